@@ -106,7 +106,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->class_default = kept.class_default;
 	daemon->partitions = kept.partitions;
 	daemon->stop_seconds = kept.stop_seconds;
-	memcpy(&daemon->counters, store_counters(daemon->store), sizeof(daemon->counters));
+	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
 	daemon_socket(daemon, path);
 	r = listener_adopt(daemon, path, kept.listener, kept.listener_lock, &daemon->listener);

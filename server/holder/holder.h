@@ -13,8 +13,6 @@
 
 /* Keys are below this, whatever the limit of open files is. */
 #define HOLDER_KEYS (1u << 20)
-/* Counters that outlive a daemon, most. */
-#define HOLDER_COUNTERS 128u
 
 /*
  * The daemon's orders to the holder, apart from descriptors: words in memory that all lives share.
@@ -29,7 +27,6 @@ struct holder_board {
 	/* By key, incremented at each deposit and each forgetting: odd while the descriptor is to
 	 * be preserved. The holder preserves a descriptor while its mark is that of its deposit. */
 	word32 marks[HOLDER_KEYS];
-	uint64_t counters[HOLDER_COUNTERS]; /* the daemon's (store_counters()) */
 };
 
 /* The end of a process that a daemon had started. */

@@ -676,11 +676,6 @@ void store_up(struct store *store)
 	store->unread = true;
 }
 
-uint64_t *store_counters(struct store *store)
-{
-	return store ? store->board->counters : NULL;
-}
-
 void store_then(struct store *store, void (*act)(void *context), void *context)
 {
 	struct orders *orders;

@@ -120,10 +120,6 @@ bool store_sync(struct store *store);
 /** Everything is adopted. */
 void store_up(struct store *store);
 
-/** HOLDER_COUNTERS words that outlive the daemon, changed in place: for counters alone, since they
- * are neither of the last commit nor of one moment. NULL without a store. */
-uint64_t *store_counters(struct store *store);
-
 /** Calls act(context) behind the commit: for what no record may name when it is done, as the
  * end of a file. Without a store, at once. */
 void store_then(struct store *store, void (*act)(void *context), void *context);

@@ -3,7 +3,6 @@
 
 #include "server/session/daemon.h"
 
-#include <assert.h>
 #include <signal.h>
 #include <string.h>
 #include <strings.h>
@@ -13,7 +12,6 @@
 #include "protocol/uuid.h"
 #include "server/config/config.h"
 #include "server/config/devices.h"
-#include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/role.h"
@@ -57,8 +55,6 @@ bool daemon_offers_device(const struct daemon *daemon)
 	return daemon->health.state != DEVICE_DRAINING && daemon->health.state != DEVICE_DRAINED;
 }
 
-static_assert(sizeof(struct counters) <= HOLDER_COUNTERS * sizeof(uint64_t), "counters have room");
-
 void daemon_save(struct daemon *daemon)
 {
 	struct kept_service kept;
@@ -78,10 +74,10 @@ void daemon_save(struct daemon *daemon)
 	kept.class_default = daemon->class_default;
 	kept.partitions = daemon->partitions;
 	kept.stop_seconds = daemon->stop_seconds;
+	kept.counters = daemon->counters;
 	kept.listener = daemon->listener_keys.socket;
 	kept.listener_lock = daemon->listener_keys.lock;
 	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
-	memcpy(store_counters(daemon->store), &daemon->counters, sizeof(daemon->counters));
 }
 
 /* By a signal to the holder, so that a later life of the daemon ends, too. */

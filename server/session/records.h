@@ -12,6 +12,7 @@
 
 #include "server/config/terms.h"
 #include "server/identity.h"
+#include "server/session/counters.h"
 #include "server/session/health.h"
 #include "server/session/partition.h"
 
@@ -31,6 +32,7 @@ struct kept_service {
 	struct device_health health;
 	uint64_t memory_default, sm_default, class_default, stop_seconds;
 	struct partitions partitions;
+	struct counters counters;
 };
 
 /* RECORD_DOMAIN, key: number; followed by the fields of fault/ (session/saved.h). */

@@ -1,8 +1,8 @@
 #!/bin/sh
 # style.sh: prints how long functions and files are, per room, and fails on a function of more than 120 lines, a file
 # without a head that says what it does, a file that claims a licence (the owner has named none), a call that has a
-# better way here, or a comment of more than 100 columns. The budget (median 15, 90 % below 40, few over 60) is read,
-# not enforced. Lengths are counted from the brace in column 0 to the closing one.
+# better way here, a comment of more than 100 columns, or a test that never runs. The budget (median 15, 90 % below 40,
+# few over 60) is read, not enforced. Lengths are counted from the brace in column 0 to the closing one.
 set -eu
 export LC_ALL=C
 LIMIT=120
@@ -48,6 +48,22 @@ garbled() { # garbled FILE...
 		-e '^[^"/#]*[a-z_0-9]<[a-z_]+;' -e '^[^"/]*[a-z_0-9)] ([+][+]|--)[];),]' "$@" /dev/null | grep -vE ':[[:space:]]+[*] ' || true
 }
 
+# Tests of a group that no case takes, or that libcheck would have to be given: they would never run.
+idle() { # idle FILE...
+	awk '
+		function report(  key, part) {
+			for (key in groups) if (!(key in added)) print file ": group " key
+			for (key in started) if (!(key in named)) print file ": " key
+			delete groups; delete added; delete started; delete named
+		}
+		FNR == 1 { report(); file = FILENAME }
+		/^TEST(_LOOP)?\(/ { split($0, part, /[(,]/); groups[part[2]]; next }
+		/^START_TEST\(/ { split($0, part, /[()]/); started[part[2]]; next }
+		/suite_add\(/ { split($0, part, "\""); added[part[2]] }
+		{ n = split($0, part, /[^A-Za-z0-9_]+/); for (i = 1; i <= n; i++) named[part[i]] }
+		END { report() }' "$@" /dev/null
+}
+
 # But for diagrams and tables. A tab at the begin of a line is eight columns.
 wide() { # wide FILE...
 	awk -v most="$COLUMNS_MAX" '
@@ -71,9 +87,11 @@ wide() { # wide FILE...
 	[ -n "$(shunned "$scratch/named.c")" ] && printf '\t/* %087d */\n\t/* %086d */\n' 0 0 >"$scratch/wide.c" &&
 	[ "$(wide "$scratch/wide.c")" = "$scratch/wide.c:1" ] &&
 	printf 'struct operator* operator= context;\nfor (n = 0; n<length; n += n> 1)\nstruct class\n{\n\tclass ++;\n' >"$scratch/cpp.c" &&
-	[ "$(garbled "$scratch/cpp.c" | wc -l)" -eq 4 ] || {
-	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned, a wide comment or code" \
-		"that is formatted as C++ is not noticed" >&2
+	[ "$(garbled "$scratch/cpp.c" | wc -l)" -eq 4 ] &&
+	printf 'TEST(a, one)\nTEST_LOOP(b, two, 0, 2)\nSTART_TEST(three)\nsuite_add(all, "a");\n' >"$scratch/idle.c" &&
+	[ "$(idle "$scratch/idle.c" | wc -l)" -eq 2 ] || {
+	echo "style.sh: a long function, a file without a head, a licence, a call that is shunned, a wide comment, code" \
+		"that is formatted as C++ or a test that never runs is not noticed" >&2
 	exit 1
 }
 
@@ -105,6 +123,7 @@ licensed $(cat "$scratch/files") | sed 's/^/style.sh: claims a licence: /' >>"$s
 shunned $(grep -E '^[.]/(client|server|shm)/.*[.]c$' "$scratch/files") | sed 's/^/style.sh: shunned: /' >>"$scratch/found"
 wide $(grep -E '[.](c|cc|h|def)$' "$scratch/files") | sed 's/^/style.sh: a wide comment: /' >>"$scratch/found"
 garbled $(grep -E '[.][ch]$' "$scratch/files" | grep -v /gpu/corpus/) | sed 's/^/style.sh: formatted as C++: /' >>"$scratch/found"
+idle $(grep -E '^[.]/(tests|bench)/.*[.]c$' "$scratch/files") | sed 's/^/style.sh: never runs: /' >>"$scratch/found"
 cat "$scratch/found" >&2
 [ ! -s "$scratch/found" ] || failed=1
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/lib/fds.h"
 
@@ -37,6 +38,36 @@ TCase *suite_case(Suite *suite, const char *name)
 	tcase_add_checked_fixture(tcase, count_before, compare_after);
 	suite_add_tcase(suite, tcase);
 	return tcase;
+}
+
+/*
+ * Tests that register themselves
+ */
+
+static struct suite_test *first, **last = &first;
+
+void suite_register(struct suite_test *test, int begin, int end)
+{
+	test->begin = begin;
+	test->end = end;
+	*last = test;
+	last = &test->next;
+}
+
+void suite_add(TCase *tcase, const char *group)
+{
+	bool any = false;
+
+	for (struct suite_test *test = first; test; test = test->next) {
+		if (strcmp(test->group, group))
+			continue;
+		_tcase_add_test(tcase, &test->test, 0, 0, test->begin, test->end);
+		any = true;
+	}
+	if (!any) {
+		fprintf(stderr, "suite.c: no test is of group %s\n", group);
+		abort();
+	}
 }
 
 /* Of the leak checker, where there is one. */

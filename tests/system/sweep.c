@@ -752,7 +752,7 @@ static void take_options(int count, char **arguments)
 	}
 }
 
-START_TEST(every_call_fails_once)
+TEST(sweep, every_call_fails_once)
 {
 	char path[] = "/tmp/frmps-sweep-XXXXXX";
 
@@ -773,7 +773,6 @@ START_TEST(every_call_fails_once)
 	unlink(path);
 	ck_assert(!has_findings);
 }
-END_TEST
 
 int main(int count, char **arguments)
 {
@@ -783,7 +782,7 @@ int main(int count, char **arguments)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	take_options(count, arguments);
 	tcase_set_timeout(tests, 0);
-	tcase_add_test(tests, every_call_fails_once);
+	suite_add(tests, "sweep");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

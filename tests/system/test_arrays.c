@@ -113,7 +113,7 @@ static uint32_t sum_of(const uint32_t *texels, uint32_t count)
  * Copies
  */
 
-START_TEST(boxes_of_arrays_are_copied)
+TEST(arrays, boxes_of_arrays_are_copied)
 {
 	CUarray first, second;
 	CUdeviceptr device;
@@ -142,9 +142,8 @@ START_TEST(boxes_of_arrays_are_copied)
 	ck_cuda(cuArrayDestroy(first));
 	ck_cuda(cuArrayDestroy(second));
 }
-END_TEST
 
-START_TEST(first_rows_are_copied_in_runs)
+TEST(arrays, first_rows_are_copied_in_runs)
 {
 	CUarray line, other;
 	CUdeviceptr device;
@@ -165,9 +164,8 @@ START_TEST(first_rows_are_copied_in_runs)
 	ck_cuda(cuArrayDestroy(line));
 	ck_cuda(cuArrayDestroy(other));
 }
-END_TEST
 
-START_TEST(what_lies_outside_is_refused)
+TEST(arrays, what_lies_outside_is_refused)
 {
 	CUDA_MEMCPY3D in;
 	CUarray array;
@@ -189,9 +187,8 @@ START_TEST(what_lies_outside_is_refused)
 	ck_cuda(cuArrayDestroy(array));
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(descriptions_are_checked)
+TEST(arrays, descriptions_are_checked)
 {
 	static const CUDA_ARRAY3D_DESCRIPTOR wrong[] = {
 		{0, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0},
@@ -214,9 +211,8 @@ START_TEST(descriptions_are_checked)
 	ck_assert_int_eq(cuArrayGetMemoryRequirements(&need, array, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuArrayDestroy(array));
 }
-END_TEST
 
-START_TEST(layers_and_levels_are_apart)
+TEST(arrays, layers_and_levels_are_apart)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR form = {
 		4 * WIDTH, 4 * HEIGHT, 3, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_LAYERED};
@@ -247,9 +243,8 @@ START_TEST(layers_and_levels_are_apart)
 	}
 	ck_cuda(cuMipmappedArrayDestroy(pyramid));
 }
-END_TEST
 
-START_TEST(graphs_copy_arrays)
+TEST(arrays, graphs_copy_arrays)
 {
 	CUDA_MEMCPY3D in, told;
 	CUarray array, other;
@@ -304,7 +299,6 @@ START_TEST(graphs_copy_arrays)
 	ck_cuda(cuArrayDestroy(array));
 	ck_cuda(cuArrayDestroy(other));
 }
-END_TEST
 
 /*
  * Objects
@@ -335,7 +329,7 @@ static CUresult bump(CUdeviceptr surfaces, uint64_t count, uint32_t by)
 	return launch("bump_surfaces", 1, 32, NULL, arguments);
 }
 
-START_TEST(kernels_read_and_write_texels)
+TEST(arrays, kernels_read_and_write_texels)
 {
 	CUDA_RESOURCE_DESC resource;
 	CUDA_TEXTURE_DESC texture;
@@ -372,9 +366,8 @@ START_TEST(kernels_read_and_write_texels)
 	ck_assert_int_eq(cuTexObjectGetResourceDesc(&resource, object), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuArrayDestroy(other));
 }
-END_TEST
 
-START_TEST(textures_are_over_memory_too)
+TEST(arrays, textures_are_over_memory_too)
 {
 	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_PITCH2D};
 	CUDA_TEXTURE_DESC texture = {.flags = CU_TRSF_READ_AS_INTEGER};
@@ -401,7 +394,6 @@ START_TEST(textures_are_over_memory_too)
 	resource.res.pitch2D.devPtr = 0;
 	ck_assert_int_eq(cuTexObjectCreate(&object, &resource, &texture, NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 #define PAIRS 100u
 
@@ -431,7 +423,7 @@ static void expect_pairs(CUtexObject object, const float *pairs)
 }
 
 /* How elements are filtered and addressed means nothing there. _i: one of all combinations */
-START_TEST(linear_memory_is_fetched_whatever_the_texture_says)
+TEST_LOOP(arrays, linear_memory_is_fetched_whatever_the_texture_says, 0, 16)
 {
 	CUaddress_mode mode = (CUaddress_mode)(_i % 4);
 	CUDA_TEXTURE_DESC told,
@@ -456,10 +448,9 @@ START_TEST(linear_memory_is_fetched_whatever_the_texture_says)
 	ck_assert_uint_eq(told.flags, texture.flags);
 	ck_cuda(cuTexObjectDestroy(object));
 }
-END_TEST
 
 /* One for each call, and nothing grows. */
-START_TEST(objects_come_and_go)
+TEST(arrays, objects_come_and_go)
 {
 	CUdeviceptr out, handles;
 	CUarray array;
@@ -480,7 +471,6 @@ START_TEST(objects_come_and_go)
 	ck_assert_uint_eq(back[0], sum_of(image, TEXELS));
 	ck_cuda(cuArrayDestroy(array));
 }
-END_TEST
 
 /*
  * Other executors
@@ -639,7 +629,7 @@ static void next_turn(const struct child *child)
 	child_wait(child, 1);
 }
 
-START_TEST(texels_and_handles_outlast_a_fault)
+TEST(moves, texels_and_handles_outlast_a_fault)
 {
 	struct child visitors[2], maker, guest;
 
@@ -664,11 +654,10 @@ START_TEST(texels_and_handles_outlast_a_fault)
 		close_gallery(&visitors[j]);
 	wait_closed(&service);
 }
-END_TEST
 
 /* Executors are killed while nothing of anybody is on the device: nobody is in doubt, and everybody
  * moves. */
-START_TEST(texels_and_handles_move)
+TEST(moves, texels_and_handles_move)
 {
 	struct child callers[2], maker, guest;
 
@@ -692,7 +681,6 @@ START_TEST(texels_and_handles_move)
 		close_gallery(&callers[j]);
 	wait_closed(&service);
 }
-END_TEST
 
 static int large_array(int megabytes)
 {
@@ -704,7 +692,7 @@ static int large_array(int megabytes)
 	return cuArray3DCreate_v2(&array, &form) == CUDA_SUCCESS ? 0 : 1;
 }
 
-START_TEST(arrays_count_against_the_limit)
+TEST(moves, arrays_count_against_the_limit)
 {
 	start(PATIENT "memory_limit = 64M\n");
 	for (int i = 0; i < 3; i++) {
@@ -713,7 +701,6 @@ START_TEST(arrays_count_against_the_limit)
 	}
 	wait_closed(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -722,24 +709,13 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, boxes_of_arrays_are_copied);
-	tcase_add_test(tests, first_rows_are_copied_in_runs);
-	tcase_add_test(tests, what_lies_outside_is_refused);
-	tcase_add_test(tests, descriptions_are_checked);
-	tcase_add_test(tests, layers_and_levels_are_apart);
-	tcase_add_test(tests, graphs_copy_arrays);
-	tcase_add_test(tests, kernels_read_and_write_texels);
-	tcase_add_test(tests, textures_are_over_memory_too);
-	tcase_add_loop_test(tests, linear_memory_is_fetched_whatever_the_texture_says, 0, 16);
-	tcase_add_test(tests, objects_come_and_go);
+	suite_add(tests, "arrays");
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tests = tcase_create("moves");
 		tcase_set_timeout(tests, 300);
 		tcase_add_checked_fixture(tests, NULL, stop);
-		tcase_add_test(tests, texels_and_handles_outlast_a_fault);
-		tcase_add_test(tests, texels_and_handles_move);
-		tcase_add_test(tests, arrays_count_against_the_limit);
+		suite_add(tests, "moves");
 		suite_add_tcase(suite, tests);
 	}
 	return suite_run(suite);

@@ -65,14 +65,13 @@ static int alternate(int unused)
 	return 0;
 }
 
-START_TEST(a_process_works_on_both)
+TEST(each, a_process_works_on_both)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(alternate, 0)), 0);
 	status_await_no_sessions(both_device(0));
 	status_await_no_sessions(both_device(1));
 }
-END_TEST
 
 static void *work_alone(void *argument)
 {
@@ -115,12 +114,11 @@ static int work_in_threads(int unused)
 	return 0;
 }
 
-START_TEST(each_thread_has_its_device)
+TEST(each, each_thread_has_its_device)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(work_in_threads, 0)), 0);
 }
-END_TEST
 
 static int mix_up(int unused)
 {
@@ -146,12 +144,11 @@ static int mix_up(int unused)
 	return 0;
 }
 
-START_TEST(what_belongs_to_the_other_is_refused)
+TEST(each, what_belongs_to_the_other_is_refused)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(mix_up, 0)), 0);
 }
-END_TEST
 
 static int share_library(int unused)
 {
@@ -180,12 +177,11 @@ static int share_library(int unused)
 	return 0;
 }
 
-START_TEST(a_library_is_there_on_both)
+TEST(each, a_library_is_there_on_both)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(share_library, 0)), 0);
 }
-END_TEST
 
 /* Their drivers may give both the same address. */
 static int write_variables(int unused)
@@ -215,12 +211,11 @@ static int write_variables(int unused)
 	return 0;
 }
 
-START_TEST(variables_are_of_their_device)
+TEST(each, variables_are_of_their_device)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(write_variables, 0)), 0);
 }
-END_TEST
 
 static CUgraphExec capture_mix(int ordinal, int current)
 {
@@ -265,12 +260,11 @@ static int run_graphs(int unused)
 	return 0;
 }
 
-START_TEST(graphs_run_on_their_device)
+TEST(each, graphs_run_on_their_device)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(run_graphs, 0)), 0);
 }
-END_TEST
 
 static int reset_one(int unused)
 {
@@ -291,12 +285,11 @@ static int reset_one(int unused)
 	return 0;
 }
 
-START_TEST(a_reset_is_of_one)
+TEST(each, a_reset_is_of_one)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(reset_one, 0)), 0);
 }
-END_TEST
 
 /*
  * From one to the other
@@ -353,12 +346,11 @@ static int wait_across(int first)
 	return 0;
 }
 
-START_TEST(a_stream_waits_for_the_other_devices_event)
+TEST_LOOP(across, a_stream_waits_for_the_other_devices_event, 0, 2)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(wait_across, _i)), 0);
 }
-END_TEST
 
 /* Many waits in a row in both directions, none of them done at the call. */
 static int ping_pong(int unused)
@@ -390,12 +382,11 @@ static int ping_pong(int unused)
 	return 0;
 }
 
-START_TEST(waits_go_to_and_fro)
+TEST(across, waits_go_to_and_fro)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(ping_pong, 0)), 0);
 }
-END_TEST
 
 static const size_t sizes[] = {1, 4096, 65536, 65537, 5 * MIB + 3, 33 * MIB};
 
@@ -430,12 +421,11 @@ static int copy_now(int which)
 	return 0;
 }
 
-START_TEST(a_copy_goes_from_one_to_the_other)
+TEST_LOOP(across, a_copy_goes_from_one_to_the_other, 0, 6)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_now, _i)), 0);
 }
-END_TEST
 
 /* The stream is that of the source, of the destination, or of the third: both are on the other. */
 static int copy_later(int which)
@@ -474,12 +464,11 @@ static int copy_later(int which)
 	return 0;
 }
 
-START_TEST(a_copy_comes_in_the_order_of_its_stream)
+TEST_LOOP(across, a_copy_comes_in_the_order_of_its_stream, 0, 4)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_later, _i)), 0);
 }
-END_TEST
 
 /* Rows, planes and arrays. */
 static int copy_boxes(int unused)
@@ -546,12 +535,11 @@ static int copy_boxes(int unused)
 	return 0;
 }
 
-START_TEST(boxes_and_arrays_go_across)
+TEST(across, boxes_and_arrays_go_across)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_boxes, 0)), 0);
 }
-END_TEST
 
 /* Memory that is pinned or registered in one context, with the other device. */
 static int copy_pinned(int kind)
@@ -594,12 +582,11 @@ static int copy_pinned(int kind)
 	return 0;
 }
 
-START_TEST(pinned_memory_is_copied_by_both)
+TEST_LOOP(across, pinned_memory_is_copied_by_both, 0, 2)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_pinned, _i)), 0);
 }
-END_TEST
 
 /* Memory is freed behind the copies that use it. */
 static int free_behind(int unused)
@@ -630,12 +617,11 @@ static int free_behind(int unused)
 	return 0;
 }
 
-START_TEST(memory_outlives_the_copies_that_use_it)
+TEST(across, memory_outlives_the_copies_that_use_it)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(free_behind, 0)), 0);
 }
-END_TEST
 
 /*
  * What goes wrong
@@ -670,14 +656,13 @@ static int fault_on_one(int faulty)
 	return 0;
 }
 
-START_TEST(a_fault_leaves_the_other_device)
+TEST_LOOP(wrong, a_fault_leaves_the_other_device, 0, 2)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(fault_on_one, _i)), 0);
 	status_await_faults(both_device((unsigned)_i), 1);
 	ck_assert_int_eq(status_counter(both_device(1 - (unsigned)_i), "faults"), 0);
 }
-END_TEST
 
 /* What waits for a device that faults goes on, and the program hears of it once. */
 static int fault_ahead(int copies)
@@ -716,12 +701,11 @@ static int fault_ahead(int copies)
 	return 0;
 }
 
-START_TEST(a_wait_for_a_fault_ends)
+TEST_LOOP(wrong, a_wait_for_a_fault_ends, 0, 2)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(fault_ahead, _i)), 0);
 }
-END_TEST
 
 static int cross_repeatedly(int progress, int orders)
 {
@@ -749,7 +733,7 @@ static int cross_repeatedly(int progress, int orders)
 	return 0;
 }
 
-START_TEST(a_dead_daemon_stops_nothing)
+TEST(wrong, a_dead_daemon_stops_nothing)
 {
 	struct child child;
 
@@ -765,7 +749,6 @@ START_TEST(a_dead_daemon_stops_nothing)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static pid_t holder_of(unsigned number)
 {
@@ -800,7 +783,7 @@ static int lose_one(int progress, int orders)
 	return works(0, 11) ? 0 : 5;
 }
 
-START_TEST(a_lost_device_leaves_the_other)
+TEST(wrong, a_lost_device_leaves_the_other)
 {
 	struct child child;
 
@@ -812,7 +795,6 @@ START_TEST(a_lost_device_leaves_the_other)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static void expect_done(const char *command, unsigned number)
 {
@@ -851,7 +833,7 @@ static int use_beside_drained(int progress, int orders)
 	return are_mixed(sides[1].out, 4, 5) && works(1, 6) ? 0 : 4;
 }
 
-START_TEST(a_drained_device_leaves_the_other)
+TEST(wrong, a_drained_device_leaves_the_other)
 {
 	struct child child;
 
@@ -864,9 +846,8 @@ START_TEST(a_drained_device_leaves_the_other)
 	expect_done("refill", 1);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(copies_go_on_after_a_drain)
+TEST(wrong, copies_go_on_after_a_drain)
 {
 	struct child child;
 
@@ -889,7 +870,6 @@ START_TEST(copies_go_on_after_a_drain)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static int fork_with_both(int unused)
 {
@@ -913,12 +893,11 @@ static int fork_with_both(int unused)
 	return works(0, 1) && works(1, 2) ? 0 : 3;
 }
 
-START_TEST(a_fork_leaves_both)
+TEST(wrong, a_fork_leaves_both)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(fork_with_both, 0)), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -926,30 +905,12 @@ int main(void)
 	TCase *tests = suite_case(suite, "each");
 
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_test(tests, a_process_works_on_both);
-	tcase_add_test(tests, each_thread_has_its_device);
-	tcase_add_test(tests, what_belongs_to_the_other_is_refused);
-	tcase_add_test(tests, a_library_is_there_on_both);
-	tcase_add_test(tests, variables_are_of_their_device);
-	tcase_add_test(tests, graphs_run_on_their_device);
-	tcase_add_test(tests, a_reset_is_of_one);
+	suite_add(tests, "each");
 	tests = suite_case(suite, "across");
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_loop_test(tests, a_stream_waits_for_the_other_devices_event, 0, 2);
-	tcase_add_test(tests, waits_go_to_and_fro);
-	tcase_add_loop_test(tests, a_copy_goes_from_one_to_the_other, 0, 6);
-	tcase_add_loop_test(tests, a_copy_comes_in_the_order_of_its_stream, 0, 4);
-	tcase_add_test(tests, boxes_and_arrays_go_across);
-	tcase_add_loop_test(tests, pinned_memory_is_copied_by_both, 0, 2);
-	tcase_add_test(tests, memory_outlives_the_copies_that_use_it);
+	suite_add(tests, "across");
 	tests = suite_case(suite, "wrong");
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_loop_test(tests, a_fault_leaves_the_other_device, 0, 2);
-	tcase_add_loop_test(tests, a_wait_for_a_fault_ends, 0, 2);
-	tcase_add_test(tests, a_dead_daemon_stops_nothing);
-	tcase_add_test(tests, a_lost_device_leaves_the_other);
-	tcase_add_test(tests, a_drained_device_leaves_the_other);
-	tcase_add_test(tests, copies_go_on_after_a_drain);
-	tcase_add_test(tests, a_fork_leaves_both);
+	suite_add(tests, "wrong");
 	return suite_run(suite);
 }

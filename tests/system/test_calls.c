@@ -76,11 +76,10 @@ static int count_too_early(void)
 }
 
 /* Whatever else is wrong with them. */
-START_TEST(calls_come_too_early)
+TEST(calls, calls_come_too_early)
 {
 	ck_assert_int_eq(is_native() ? 0 : count_too_early(), 0);
 }
-END_TEST
 
 static int call_in_child(int unused)
 {
@@ -105,7 +104,7 @@ static void leave_memory(void)
 		continue;
 }
 
-START_TEST(a_forked_child_has_nothing)
+TEST(calls, a_forked_child_has_nothing)
 {
 	CUstream stream;
 
@@ -118,11 +117,10 @@ START_TEST(a_forked_child_has_nothing)
 	ck_assert_int_eq(exit_status(spawn(call_in_child, 0)), 0);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* Calls with all arguments zero: errors, or what they mean; never the end of the program, which
  * NVIDIA's library does not promise. */
-START_TEST(nothing_is_asked_of_everything)
+TEST(calls, nothing_is_asked_of_everything)
 {
 	CUcontext context;
 
@@ -138,7 +136,6 @@ START_TEST(nothing_is_asked_of_everything)
 	}
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* ---- when the device is lost to the program ---- */
 
@@ -494,13 +491,12 @@ static int ask_after(int loss)
 
 /* Every call says so, and does nothing any more; but those that have nothing to do with the
  * device. */
-START_TEST(calls_come_too_late)
+TEST_LOOP(lost, calls_come_too_late, 0, 2)
 {
 	ck_assert(service_start(&lost_service, NULL));
 	ck_assert_int_eq(exit_status(spawn(ask_after, _i)), 0);
 	ck_assert_int_eq(service_stop(&lost_service), losses[_i].service_end);
 }
-END_TEST
 
 /* ---- what is no more ---- */
 
@@ -514,7 +510,7 @@ static CUresult launch_function(CUfunction function, CUstream stream)
 }
 
 /* NVIDIA's library follows handles of streams, events and graphs' nodes wherever they lead. */
-START_TEST(destroyed_streams_and_events_are_refused)
+TEST(calls, destroyed_streams_and_events_are_refused)
 {
 	CUstream stream, other;
 	CUdeviceptr word;
@@ -543,9 +539,8 @@ START_TEST(destroyed_streams_and_events_are_refused)
 	ck_assert_int_ne(cuEventElapsedTime(&time, event, event), CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(what_was_destroyed_is_refused)
+TEST(calls, what_was_destroyed_is_refused)
 {
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 	CUfunction function;
@@ -571,9 +566,8 @@ START_TEST(what_was_destroyed_is_refused)
 	ck_assert_int_eq(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(nothing_else_is_left_of_them)
+TEST(calls, nothing_else_is_left_of_them)
 {
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 	CUfunction function;
@@ -609,7 +603,6 @@ START_TEST(nothing_else_is_left_of_them)
 	ck_assert_int_ne(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 int main(void)
 {
@@ -618,17 +611,12 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, calls_come_too_early);
-	tcase_add_test(tests, a_forked_child_has_nothing);
-	tcase_add_test(tests, nothing_is_asked_of_everything);
-	tcase_add_test(tests, destroyed_streams_and_events_are_refused);
-	tcase_add_test(tests, what_was_destroyed_is_refused);
-	tcase_add_test(tests, nothing_else_is_left_of_them);
+	suite_add(tests, "calls");
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tests = tcase_create("lost");
 		tcase_set_timeout(tests, 240);
-		tcase_add_loop_test(tests, calls_come_too_late, 0, 2);
+		suite_add(tests, "lost");
 		suite_add_tcase(suite, tests);
 	}
 	return suite_run(suite);

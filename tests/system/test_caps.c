@@ -245,7 +245,7 @@ static void end(struct child *child)
 	ck_assert_int_eq(child_end(child), 0);
 }
 
-START_TEST(a_program_sees_and_has_what_it_is_granted)
+TEST(caps, a_program_sees_and_has_what_it_is_granted)
 {
 	struct child child;
 
@@ -254,9 +254,8 @@ START_TEST(a_program_sees_and_has_what_it_is_granted)
 	expect_cap(&child, 50);
 	end(&child);
 }
-END_TEST
 
-START_TEST(a_reload_changes_it_while_the_program_runs)
+TEST(caps, a_reload_changes_it_while_the_program_runs)
 {
 	static const int percents[] = {25, 75, 100, 50, 25};
 	struct child child;
@@ -272,9 +271,8 @@ START_TEST(a_reload_changes_it_while_the_program_runs)
 	}
 	end(&child);
 }
-END_TEST
 
-START_TEST(a_variable_of_the_program_only_lowers_it)
+TEST(caps, a_variable_of_the_program_only_lowers_it)
 {
 	struct child less, more;
 
@@ -285,9 +283,8 @@ START_TEST(a_variable_of_the_program_only_lowers_it)
 	end(&less);
 	end(&more);
 }
-END_TEST
 
-START_TEST(it_holds_beside_a_full_device)
+TEST(caps, it_holds_beside_a_full_device)
 {
 	struct child capped, other;
 
@@ -302,9 +299,8 @@ START_TEST(it_holds_beside_a_full_device)
 	end(&capped);
 	end(&other);
 }
-END_TEST
 
-START_TEST(a_next_executor_keeps_to_it)
+TEST(caps, a_next_executor_keeps_to_it)
 {
 	struct child child;
 
@@ -317,9 +313,8 @@ START_TEST(a_next_executor_keeps_to_it)
 	expect_cap(&child, 50);
 	end(&child);
 }
-END_TEST
 
-START_TEST(a_next_daemon_keeps_to_it)
+TEST(caps, a_next_daemon_keeps_to_it)
 {
 	struct child child;
 
@@ -334,7 +329,6 @@ START_TEST(a_next_daemon_keeps_to_it)
 	expect_cap(&child, 25);
 	end(&child);
 }
-END_TEST
 
 /*
  * Partitions
@@ -503,7 +497,7 @@ static void await_everywhere(const struct child *child)
 	while (!runs_on(&sight, all));
 }
 
-START_TEST(a_partition_is_made_resized_and_removed_while_programs_run)
+TEST(caps, a_partition_is_made_resized_and_removed_while_programs_run)
 {
 	struct child member, other;
 
@@ -525,9 +519,8 @@ START_TEST(a_partition_is_made_resized_and_removed_while_programs_run)
 	stop_looking(&member);
 	stop_looking(&other);
 }
-END_TEST
 
-START_TEST(an_idle_partition_is_lent_and_taken_back)
+TEST(caps, an_idle_partition_is_lent_and_taken_back)
 {
 	struct child member, other;
 
@@ -546,9 +539,8 @@ START_TEST(an_idle_partition_is_lent_and_taken_back)
 	await_everywhere(&other);
 	stop_looking(&other);
 }
-END_TEST
 
-START_TEST(a_partition_holds_beside_a_full_device)
+TEST(caps, a_partition_holds_beside_a_full_device)
 {
 	struct child member, other, busy;
 
@@ -563,9 +555,8 @@ START_TEST(a_partition_holds_beside_a_full_device)
 	stop_looking(&member);
 	end(&busy);
 }
-END_TEST
 
-START_TEST(next_executors_and_daemons_keep_partitions)
+TEST(caps, next_executors_and_daemons_keep_partitions)
 {
 	struct child member, other;
 
@@ -583,9 +574,8 @@ START_TEST(next_executors_and_daemons_keep_partitions)
 	stop_looking(&other);
 	stop_looking(&member);
 }
-END_TEST
 
-START_TEST(a_partition_that_is_not_there_is_an_error)
+TEST(caps, a_partition_that_is_not_there_is_an_error)
 {
 	struct child child;
 
@@ -594,7 +584,6 @@ START_TEST(a_partition_that_is_not_there_is_an_error)
 	child = child_start(be_refused);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -603,17 +592,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, a_program_sees_and_has_what_it_is_granted);
-	tcase_add_test(tests, a_reload_changes_it_while_the_program_runs);
-	tcase_add_test(tests, a_variable_of_the_program_only_lowers_it);
-	tcase_add_test(tests, it_holds_beside_a_full_device);
-	tcase_add_test(tests, a_next_executor_keeps_to_it);
-	tcase_add_test(tests, a_next_daemon_keeps_to_it);
-	tcase_add_test(tests, a_partition_is_made_resized_and_removed_while_programs_run);
-	tcase_add_test(tests, an_idle_partition_is_lent_and_taken_back);
-	tcase_add_test(tests, a_partition_holds_beside_a_full_device);
-	tcase_add_test(tests, next_executors_and_daemons_keep_partitions);
-	tcase_add_test(tests, a_partition_that_is_not_there_is_an_error);
+	suite_add(tests, "caps");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -189,7 +189,7 @@ static void end_after(CUstream stream, CUresult result, bool forbidden)
 static const CUstreamCaptureMode capture_modes[] = {
 	CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
 
-START_TEST(modes_say_what_the_thread_may_do)
+TEST(capture_modes, modes_say_what_the_thread_may_do)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUstream stream;
@@ -211,9 +211,8 @@ START_TEST(modes_say_what_the_thread_may_do)
 		end_after(stream, cuCtxSynchronize(), true);
 	}
 }
-END_TEST
 
-START_TEST(modes_say_what_other_threads_may_do)
+TEST(capture_modes, modes_say_what_other_threads_may_do)
 {
 	CUstream stream;
 
@@ -230,7 +229,6 @@ START_TEST(modes_say_what_other_threads_may_do)
 		}
 	}
 }
-END_TEST
 
 static CUstream captured_stream;
 
@@ -241,7 +239,7 @@ static CUresult do_end(void)
 	return cuStreamEndCapture(captured_stream, &graph);
 }
 
-START_TEST(another_thread_ends_a_capture)
+TEST(capture_modes, another_thread_ends_a_capture)
 {
 	CUgraph graph;
 
@@ -259,7 +257,6 @@ START_TEST(another_thread_ends_a_capture)
 	ck_cuda(visited(do_end, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	ck_assert_int_eq(capture_status(captured_stream), CU_STREAM_CAPTURE_STATUS_NONE);
 }
-END_TEST
 
 int main(void)
 {
@@ -268,9 +265,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, modes_say_what_the_thread_may_do);
-	tcase_add_test(tests, modes_say_what_other_threads_may_do);
-	tcase_add_test(tests, another_thread_ends_a_capture);
+	suite_add(tests, "capture_modes");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -10,7 +10,7 @@
 #include "tests/system/graphs.h"
 #include "tests/system/program.h"
 
-START_TEST(captured_work_runs_when_it_is_launched)
+TEST(captures, captured_work_runs_when_it_is_launched)
 {
 	CUstream stream;
 	CUdeviceptr a, b;
@@ -58,9 +58,8 @@ START_TEST(captured_work_runs_when_it_is_launched)
 		expect_words(b + 4, WORDS - 1, 3);
 	}
 }
-END_TEST
 
-START_TEST(streams_join_a_capture_by_events)
+TEST(captures, streams_join_a_capture_by_events)
 {
 	CUstream origin, other;
 	CUdeviceptr word[3];
@@ -99,7 +98,6 @@ START_TEST(streams_join_a_capture_by_events)
 	ck_assert_uint_eq(word_at(word[1]), 2);
 	ck_assert_uint_eq(word_at(word[2]), 2);
 }
-END_TEST
 
 /* Records an event in a capture that then ends. */
 static void record_and_end(CUevent event, CUstream stream, bool breaks)
@@ -115,7 +113,7 @@ static void record_and_end(CUevent event, CUstream stream, bool breaks)
 }
 
 /* Until it is recorded anew. */
-START_TEST(an_event_is_of_no_use_when_its_capture_is_over)
+TEST(captures, an_event_is_of_no_use_when_its_capture_is_over)
 {
 	CUstream stream, other;
 	CUevent event;
@@ -139,9 +137,8 @@ START_TEST(an_event_is_of_no_use_when_its_capture_is_over)
 		ck_cuda(cuEventQuery(event));
 	}
 }
-END_TEST
 
-START_TEST(what_has_no_place_in_a_capture_ends_it)
+TEST(captures, what_has_no_place_in_a_capture_ends_it)
 {
 	CUstream stream, other;
 	CUevent outside, inside;
@@ -193,9 +190,8 @@ START_TEST(what_has_no_place_in_a_capture_ends_it)
 	ck_assert_int_eq(cuStreamEndCapture(other, &graph), CUDA_ERROR_ILLEGAL_STATE);
 	ck_assert_uint_eq(word_at(word), 0);
 }
-END_TEST
 
-START_TEST(launches_of_graphs_are_not_captured)
+TEST(captures, launches_of_graphs_are_not_captured)
 {
 	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
 		CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
@@ -218,7 +214,6 @@ START_TEST(launches_of_graphs_are_not_captured)
 	}
 	run(exec, stream);
 }
-END_TEST
 
 static CUdeviceptr managed;
 static size_t managed_bytes = 4096;
@@ -275,7 +270,7 @@ static int prefetched_to(void)
 
 /* There are no nodes for these. The batches, which come last, are not for the legacy stream at
  * all. */
-START_TEST(managed_memory_is_not_moved_in_a_capture)
+TEST(captures, managed_memory_is_not_moved_in_a_capture)
 {
 	static CUresult (*const calls[])(CUstream) = {do_prefetch, do_prefetch_to_place, do_attach,
 		do_prefetch_batch, do_discard_and_prefetch_batch, do_discard_batch};
@@ -299,7 +294,6 @@ START_TEST(managed_memory_is_not_moved_in_a_capture)
 	ck_cuda(cuMemPrefetchAsync(managed, managed_bytes, 0, stream));
 	ck_assert_int_eq(prefetched_to(), 0);
 }
-END_TEST
 
 static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribute attribute)
 {
@@ -328,7 +322,7 @@ static CUlaunchAttribute records(CUlaunchAttributeID id, CUevent event)
 }
 
 /* Not before the launch, whose stream waits for a word; captured, it takes a stream along. */
-START_TEST(launches_record_events)
+TEST_LOOP(captures, launches_record_events, 0, 2)
 {
 	CUstream stream, other;
 	CUdeviceptr word, seen;
@@ -369,7 +363,6 @@ START_TEST(launches_record_events)
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 43);
 }
-END_TEST
 
 /* A kernel that may begin before the one in front of it has ended. */
 static CUresult count_up_early(CUstream stream, CUdeviceptr word)
@@ -416,7 +409,7 @@ static CUresult count_at(CUstream stream, CUdeviceptr word, int priority)
 }
 
 /* Graphs that are made with USE_NODE_PRIORITY, as PyTorch's are, run at these. */
-START_TEST(captured_kernels_keep_the_priority_of_their_stream)
+TEST(captures, captured_kernels_keep_the_priority_of_their_stream)
 {
 	CUgraphNode nodes[3] = {NULL};
 	CUlaunchAttributeValue found[3];
@@ -446,11 +439,10 @@ START_TEST(captured_kernels_keep_the_priority_of_their_stream)
 	run(exec, stream);
 	ck_assert_uint_eq(word_at(word), 3);
 }
-END_TEST
 
 /* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for
  * the end of what was recorded. Whether the driver's captures say as much is not known. */
-START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
+TEST(captures, events_are_waited_for_to_their_end_by_early_kernels)
 {
 	CUgraphNode first, forked, early, joined, last;
 	CUstream origin, other;
@@ -496,11 +488,10 @@ START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
 	ck_assert_uint_eq(word_at(a), 3);
 	ck_assert_uint_eq(word_at(b), 2);
 }
-END_TEST
 
 /* What the program says of an edge is done, unless something else says that more is to be waited
  * for. */
-START_TEST(the_stricter_of_two_dependencies_counts)
+TEST(captures, the_stricter_of_two_dependencies_counts)
 {
 	static const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 		.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -540,10 +531,9 @@ START_TEST(the_stricter_of_two_dependencies_counts)
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 4);
 }
-END_TEST
 
 /* One that only waits leaves nothing behind that somebody would have to wait for. */
-START_TEST(a_stream_without_work_needs_no_join)
+TEST(captures, a_stream_without_work_needs_no_join)
 {
 	CUstream stream, other;
 	CUdeviceptr word;
@@ -565,7 +555,6 @@ START_TEST(a_stream_without_work_needs_no_join)
 	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_NONE);
 	ck_assert_uint_eq(node_count(graph), 1);
 }
-END_TEST
 
 /* A stream that captures beside an origin: the word that its only node changes, and an event behind
  * that node. */
@@ -604,7 +593,8 @@ static void side_expect_graph(const struct side *side)
 	ck_assert_uint_eq(word_at(side->word), 7);
 }
 
-START_TEST(a_stream_that_has_joined_may_be_destroyed_in_a_capture)
+TEST_LOOP(captures, a_stream_that_has_joined_may_be_destroyed_in_a_capture, CU_STREAM_CAPTURE_MODE_GLOBAL,
+	CU_STREAM_CAPTURE_MODE_RELAXED + 1)
 {
 	struct side side;
 
@@ -617,10 +607,9 @@ START_TEST(a_stream_that_has_joined_may_be_destroyed_in_a_capture)
 	ck_assert_int_eq(capture_status(new_stream()), CU_STREAM_CAPTURE_STATUS_NONE);
 	side_expect_graph(&side);
 }
-END_TEST
 
 /* What it captured is joined by an event that outlives it. */
-START_TEST(a_stream_that_is_destroyed_in_a_capture_can_be_joined)
+TEST(captures, a_stream_that_is_destroyed_in_a_capture_can_be_joined)
 {
 	struct side side;
 
@@ -629,9 +618,8 @@ START_TEST(a_stream_that_is_destroyed_in_a_capture_can_be_joined)
 	ck_cuda(cuStreamWaitEvent(side.origin, side.end, 0));
 	side_expect_graph(&side);
 }
-END_TEST
 
-START_TEST(a_stream_that_is_destroyed_in_a_capture_must_be_joined)
+TEST(captures, a_stream_that_is_destroyed_in_a_capture_must_be_joined)
 {
 	struct side side;
 
@@ -641,9 +629,8 @@ START_TEST(a_stream_that_is_destroyed_in_a_capture_must_be_joined)
 	end_broken(side.origin, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	ck_assert_uint_eq(word_at(side.word), 0);
 }
-END_TEST
 
-START_TEST(a_stream_without_work_may_be_destroyed_in_a_capture)
+TEST(captures, a_stream_without_work_may_be_destroyed_in_a_capture)
 {
 	struct side side;
 	CUstream idle;
@@ -655,12 +642,11 @@ START_TEST(a_stream_without_work_may_be_destroyed_in_a_capture)
 	ck_cuda(cuStreamWaitEvent(side.origin, side.end, 0));
 	side_expect_graph(&side);
 }
-END_TEST
 
 #define FORKS 1300
 
 /* Each has all that were before it behind its back, and nothing joins them but the origin. */
-START_TEST(many_streams_join_in_no_time)
+TEST(captures, many_streams_join_in_no_time)
 {
 	CUstream origin, stream;
 	CUdeviceptr word;
@@ -688,9 +674,8 @@ START_TEST(many_streams_join_in_no_time)
 	ck_cuda(cuStreamEndCapture(origin, &graph));
 	ck_assert_uint_eq(node_count(graph), FORKS + 1);
 }
-END_TEST
 
-START_TEST(captures_stay_apart)
+TEST(captures_3, captures_stay_apart)
 {
 	CUstream a, b, blocking;
 	CUgraph graph;
@@ -733,9 +718,8 @@ START_TEST(captures_stay_apart)
 	end_broken(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_assert_uint_eq(word_at(word), 1);
 }
-END_TEST
 
-START_TEST(captures_go_on_in_a_graph_that_is_there)
+TEST(captures_3, captures_go_on_in_a_graph_that_is_there)
 {
 	CUgraphNode nodes[2], *tips;
 	const CUgraphNode *now;
@@ -766,10 +750,9 @@ START_TEST(captures_go_on_in_a_graph_that_is_there)
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 1111);
 }
-END_TEST
 
 /* A graph that is captured into grows only. Which error the driver has for that is not known. */
-START_TEST(nothing_is_taken_out_in_the_middle_of_a_capture)
+TEST(captures_3, nothing_is_taken_out_in_the_middle_of_a_capture)
 {
 	CUgraph graph, same;
 	CUgraphNode node;
@@ -794,7 +777,6 @@ START_TEST(nothing_is_taken_out_in_the_middle_of_a_capture)
 	ck_cuda(cuGraphDestroyNode(node));
 	ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
 /* A graph with a child; the child is the node's. */
 struct family {
@@ -817,7 +799,7 @@ static struct family family_with(CUdeviceptr word)
 }
 
 /* What is captured into a child is in its parent, which waits for it. */
-START_TEST(captures_go_into_a_child)
+TEST(captures_3, captures_go_into_a_child)
 {
 	CUgraphExecUpdateResultInfo info;
 	CUgraphExec before, behind;
@@ -856,11 +838,10 @@ START_TEST(captures_go_into_a_child)
 	run(instantiate(clone), stream);
 	ck_assert_uint_eq(word_at(word), 123);
 }
-END_TEST
 
 /* A child of a graph that a capture makes and gives to nobody. What the driver does then is not
  * known. */
-START_TEST(a_capture_ends_with_the_graph_around_it)
+TEST(captures_3, a_capture_ends_with_the_graph_around_it)
 {
 	CUstream outer, inner;
 	CUstreamCaptureStatus status;
@@ -898,7 +879,6 @@ START_TEST(a_capture_ends_with_the_graph_around_it)
 	run(instantiate(family.parent), inner);
 	ck_assert_uint_eq(word_at(word), 1);
 }
-END_TEST
 
 static void *capture_and_end(void *context)
 {
@@ -913,7 +893,7 @@ static void *capture_and_end(void *context)
 
 /* A stream that begins where another one ended in the middle of a capture has nothing to do with
  * it. */
-START_TEST(captures_end_with_their_stream)
+TEST(captures_3, captures_end_with_their_stream)
 {
 	CUcontext primary, made;
 	CUstream stream;
@@ -941,7 +921,6 @@ START_TEST(captures_end_with_their_stream)
 		pthread_join(thread, NULL);
 	}
 }
-END_TEST
 
 struct capturer {
 	CUcontext context;
@@ -966,7 +945,7 @@ static void *capture_again_and_again(void *arg)
 
 /* A capture on another thread is in the way of the legacy stream, or it is not: nothing else is
  * said when it begins or ends at that moment. Not natively: the driver (580) crashes. */
-START_TEST(the_legacy_stream_is_in_no_capture)
+TEST(captures_4, the_legacy_stream_is_in_no_capture)
 {
 	struct capturer capturer = {0};
 	pthread_t thread;
@@ -984,10 +963,9 @@ START_TEST(the_legacy_stream_is_in_no_capture)
 	pthread_join(thread, NULL);
 	ck_cuda(cuStreamQuery(NULL));
 }
-END_TEST
 
 /* A host function, ordinary memory, a wait for a word. */
-START_TEST(everything_is_captured)
+TEST(captures_5, everything_is_captured)
 {
 	struct told told = {0};
 	uint32_t *pinned, ordinary = 5, out = 0;
@@ -1024,10 +1002,9 @@ START_TEST(everything_is_captured)
 	}
 	ck_assert_uint_eq(word_at(flag), 77);
 }
-END_TEST
 
 /* Nor is it broken by an event whose capture is over. */
-START_TEST(a_launch_joins_no_capture)
+TEST(captures_2, a_launch_joins_no_capture)
 {
 	CUgraph graph, captured;
 	CUstream stream, origin;
@@ -1057,7 +1034,6 @@ START_TEST(a_launch_joins_no_capture)
 	ck_cuda(cuStreamSynchronize(stream));
 	ck_assert_uint_eq(word_at(word), 22);
 }
-END_TEST
 
 #if SCARCE_POSSIBLE
 static int end_without_memory(int unused)
@@ -1105,24 +1081,22 @@ static int depend_without_memory(int unused)
 }
 #endif
 
-START_TEST(a_capture_without_memory_is_invalid)
+TEST(captures, a_capture_without_memory_is_invalid)
 {
 #if SCARCE_POSSIBLE
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(depend_without_memory, 0)), 0);
 #endif
 }
-END_TEST
 
 /* Its streams are joined. */
-START_TEST(a_capture_that_ends_without_memory_says_so)
+TEST(captures, a_capture_that_ends_without_memory_says_so)
 {
 #if SCARCE_POSSIBLE
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(end_without_memory, 0)), 0);
 #endif
 }
-END_TEST
 
 int main(void)
 {
@@ -1131,36 +1105,13 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
-	tcase_add_test(tests, streams_join_a_capture_by_events);
-	tcase_add_test(tests, a_capture_without_memory_is_invalid);
-	tcase_add_test(tests, a_capture_that_ends_without_memory_says_so);
-	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
-	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
-	tcase_add_test(tests, launches_of_graphs_are_not_captured);
-	tcase_add_test(tests, managed_memory_is_not_moved_in_a_capture);
-	tcase_add_loop_test(tests, launches_record_events, 0, 2);
-	tcase_add_test(tests, captured_kernels_keep_the_priority_of_their_stream);
-	tcase_add_test(tests, events_are_waited_for_to_their_end_by_early_kernels);
-	tcase_add_test(tests, the_stricter_of_two_dependencies_counts);
-	tcase_add_test(tests, a_stream_without_work_needs_no_join);
-	tcase_add_loop_test(tests, a_stream_that_has_joined_may_be_destroyed_in_a_capture,
-		CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED + 1);
-	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_can_be_joined);
-	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_must_be_joined);
-	tcase_add_test(tests, a_stream_without_work_may_be_destroyed_in_a_capture);
-	tcase_add_test(tests, many_streams_join_in_no_time);
+	suite_add(tests, "captures");
 	if (!is_native())
-		tcase_add_test(tests, a_launch_joins_no_capture);
-	tcase_add_test(tests, captures_stay_apart);
-	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
-	tcase_add_test(tests, nothing_is_taken_out_in_the_middle_of_a_capture);
-	tcase_add_test(tests, captures_go_into_a_child);
-	tcase_add_test(tests, a_capture_ends_with_the_graph_around_it);
-	tcase_add_test(tests, captures_end_with_their_stream);
+		suite_add(tests, "captures_2");
+	suite_add(tests, "captures_3");
 	if (!is_native())
-		tcase_add_test(tests, the_legacy_stream_is_in_no_capture);
-	tcase_add_test(tests, everything_is_captured);
+		suite_add(tests, "captures_4");
+	suite_add(tests, "captures_5");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

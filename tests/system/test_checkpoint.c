@@ -280,7 +280,7 @@ static void be_tool(void)
  * States
  */
 
-START_TEST(a_program_passes_through_all_states)
+TEST(states, a_program_passes_through_all_states)
 {
 	struct child child;
 	int tid = 0;
@@ -306,9 +306,8 @@ START_TEST(a_program_passes_through_all_states)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(a_step_from_another_state_is_refused)
+TEST(states, a_step_from_another_state_is_refused)
 {
 	struct child child;
 
@@ -327,9 +326,8 @@ START_TEST(a_step_from_another_state_is_refused)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(arguments_are_checked)
+TEST(states, arguments_are_checked)
 {
 	CUcheckpointLockArgs lock_args = {.reserved0 = 1}, lock_more = {.reserved1 = {[6] = 1}};
 	CUcheckpointCheckpointArgs checkpoint_args = {{[0] = 0}};
@@ -361,9 +359,8 @@ START_TEST(arguments_are_checked)
 	ck_assert_int_eq(child_end(&child), 0);
 	dismiss(&other);
 }
-END_TEST
 
-START_TEST(a_lock_waits_for_the_work_and_not_for_ever)
+TEST(states, a_lock_waits_for_the_work_and_not_for_ever)
 {
 	struct child child;
 
@@ -378,9 +375,8 @@ START_TEST(a_lock_waits_for_the_work_and_not_for_ever)
 	ck_cuda(unlock(child.pid));
 	dismiss(&child);
 }
-END_TEST
 
-START_TEST(others_have_the_room_of_a_checkpointed_program)
+TEST(states, others_have_the_room_of_a_checkpointed_program)
 {
 	struct child child, other;
 	uint64_t before;
@@ -401,7 +397,6 @@ START_TEST(others_have_the_room_of_a_checkpointed_program)
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(child_end(&other), 0);
 }
-END_TEST
 
 static pid_t common_target; /* of tools that are children */
 
@@ -432,7 +427,7 @@ static char answer_of(const struct child *tool)
 	return answer;
 }
 
-START_TEST(of_two_tools_one_takes_each_step)
+TEST(states, of_two_tools_one_takes_each_step)
 {
 	struct child child, tools[2];
 	char answers[2];
@@ -456,10 +451,9 @@ START_TEST(of_two_tools_one_takes_each_step)
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(child_end(&tools[i]), 0);
 }
-END_TEST
 
 /* @_i: steps before the end */
-START_TEST(a_program_may_end_in_any_state)
+TEST_LOOP(states, a_program_may_end_in_any_state, 1, 3)
 {
 	CUprocessState state;
 	struct child child;
@@ -479,7 +473,6 @@ START_TEST(a_program_may_end_in_any_state)
 	ck_assert_int_eq(r, CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(unlock(child.pid), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 static int tool_that_leaves(int progress, int orders)
 {
@@ -491,7 +484,7 @@ static int tool_that_leaves(int progress, int orders)
 	return 0;
 }
 
-START_TEST(another_tool_goes_on_behind_one_that_died)
+TEST(states, another_tool_goes_on_behind_one_that_died)
 {
 	struct child child, tool;
 
@@ -508,7 +501,6 @@ START_TEST(another_tool_goes_on_behind_one_that_died)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /*
  * The service
@@ -533,7 +525,7 @@ static void order(const char *command, pid_t pid)
 	ck_assert_msg(operate(command, pid, text, sizeof(text)), "%s: %s", command, text);
 }
 
-START_TEST(operators_and_tools_mean_the_same_states)
+TEST(service, operators_and_tools_mean_the_same_states)
 {
 	struct child child;
 
@@ -565,7 +557,6 @@ START_TEST(operators_and_tools_mean_the_same_states)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static void *lock_for_ever(void *pid)
 {
@@ -594,7 +585,7 @@ static CUresult end_of(pthread_t tool)
 	return (CUresult)(intptr_t)r;
 }
 
-START_TEST(an_operator_overtakes_a_lock_that_waits)
+TEST(service, an_operator_overtakes_a_lock_that_waits)
 {
 	struct child child;
 	pthread_t tool;
@@ -617,7 +608,6 @@ START_TEST(an_operator_overtakes_a_lock_that_waits)
 	child_order(&child);
 	dismiss(&child);
 }
-END_TEST
 
 static int tool_that_waits(int progress, int orders)
 {
@@ -626,7 +616,7 @@ static int tool_that_waits(int progress, int orders)
 	return lock_within(common_target, 0) ? 1 : 0;
 }
 
-START_TEST(a_lock_is_undone_if_its_tool_dies)
+TEST(service, a_lock_is_undone_if_its_tool_dies)
 {
 	struct child child, tool;
 
@@ -642,9 +632,8 @@ START_TEST(a_lock_is_undone_if_its_tool_dies)
 	child_order(&child);
 	dismiss(&child);
 }
-END_TEST
 
-START_TEST(a_lock_ends_with_its_program)
+TEST(service, a_lock_ends_with_its_program)
 {
 	struct child child;
 	pthread_t tool;
@@ -658,9 +647,8 @@ START_TEST(a_lock_ends_with_its_program)
 	ck_assert_int_eq(end_of(tool), CUDA_ERROR_INVALID_VALUE);
 	wait_closed(&service);
 }
-END_TEST
 
-START_TEST(a_restore_without_room_may_be_repeated)
+TEST(service, a_restore_without_room_may_be_repeated)
 {
 	struct child child, other;
 	pid_t taker_pid;
@@ -688,9 +676,8 @@ START_TEST(a_restore_without_room_may_be_repeated)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(what_cannot_be_saved_stays_locked)
+TEST(service, what_cannot_be_saved_stays_locked)
 {
 	struct child child;
 
@@ -702,9 +689,8 @@ START_TEST(what_cannot_be_saved_stays_locked)
 	ck_cuda(unlock(child.pid));
 	dismiss(&child);
 }
-END_TEST
 
-START_TEST(a_program_without_memory_has_the_same_states)
+TEST(service, a_program_without_memory_has_the_same_states)
 {
 	struct child child;
 
@@ -714,9 +700,8 @@ START_TEST(a_program_without_memory_has_the_same_states)
 		take(&steps[i], child.pid);
 	dismiss(&child);
 }
-END_TEST
 
-START_TEST(a_program_with_an_error_has_failed)
+TEST(service, a_program_with_an_error_has_failed)
 {
 	struct child child;
 
@@ -727,9 +712,8 @@ START_TEST(a_program_with_an_error_has_failed)
 		ck_assert_int_eq(steps[i].take(child.pid), CUDA_ERROR_ILLEGAL_STATE);
 	dismiss(&child);
 }
-END_TEST
 
-START_TEST(without_a_service_there_is_no_program)
+TEST(service, without_a_service_there_is_no_program)
 {
 	CUprocessState state;
 
@@ -737,7 +721,6 @@ START_TEST(without_a_service_there_is_no_program)
 	ck_assert_int_eq(cuCheckpointProcessGetState(getpid(), &state), CUDA_ERROR_MPS_CONNECTION_FAILED);
 	ck_assert_int_eq(lock(getpid()), CUDA_ERROR_MPS_CONNECTION_FAILED);
 }
-END_TEST
 
 static void kill_daemon(int times)
 {
@@ -745,7 +728,7 @@ static void kill_daemon(int times)
 	ck_assert(service_log_wait(&service, "the daemon is back", times, 60));
 }
 
-START_TEST(states_outlive_daemons_and_executors)
+TEST(service, states_outlive_daemons_and_executors)
 {
 	struct child child;
 
@@ -765,7 +748,6 @@ START_TEST(states_outlive_daemons_and_executors)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* What dies in the middle of a step leaves the program in the state before the step, or behind it.
  * Return: the state */
@@ -827,7 +809,7 @@ static void *kill_later(void *context)
 	return NULL;
 }
 
-START_TEST(whatever_dies_in_the_middle_of_a_step)
+TEST(service, whatever_dies_in_the_middle_of_a_step)
 {
 	const int kills = 32;
 	struct child child;
@@ -860,7 +842,6 @@ START_TEST(whatever_dies_in_the_middle_of_a_step)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -869,31 +850,14 @@ int main(void)
 
 	tcase_set_timeout(states, 600);
 	tcase_add_checked_fixture(states, NULL, stop);
-	tcase_add_test(states, a_program_passes_through_all_states);
-	tcase_add_test(states, a_step_from_another_state_is_refused);
-	tcase_add_test(states, arguments_are_checked);
-	tcase_add_test(states, a_lock_waits_for_the_work_and_not_for_ever);
-	tcase_add_test(states, others_have_the_room_of_a_checkpointed_program);
-	tcase_add_test(states, of_two_tools_one_takes_each_step);
-	tcase_add_loop_test(states, a_program_may_end_in_any_state, 1, 3);
-	tcase_add_test(states, another_tool_goes_on_behind_one_that_died);
+	suite_add(states, "states");
 	suite_add_tcase(suite, states);
 	if (is_native())
 		return suite_run(suite);
 	others = tcase_create("service");
 	tcase_set_timeout(others, 600);
 	tcase_add_checked_fixture(others, NULL, stop);
-	tcase_add_test(others, operators_and_tools_mean_the_same_states);
-	tcase_add_test(others, an_operator_overtakes_a_lock_that_waits);
-	tcase_add_test(others, a_lock_is_undone_if_its_tool_dies);
-	tcase_add_test(others, a_lock_ends_with_its_program);
-	tcase_add_test(others, a_restore_without_room_may_be_repeated);
-	tcase_add_test(others, what_cannot_be_saved_stays_locked);
-	tcase_add_test(others, a_program_without_memory_has_the_same_states);
-	tcase_add_test(others, a_program_with_an_error_has_failed);
-	tcase_add_test(others, without_a_service_there_is_no_program);
-	tcase_add_test(others, states_outlive_daemons_and_executors);
-	tcase_add_test(others, whatever_dies_in_the_middle_of_a_step);
+	suite_add(others, "service");
 	suite_add_tcase(suite, others);
 	return suite_run(suite);
 }

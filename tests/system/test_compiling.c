@@ -197,20 +197,18 @@ static void others_go_on_beside(child_function *slow)
 	end_well(&child);
 }
 
-START_TEST(a_slow_compilation_holds_up_nobody)
+TEST(compiling, a_slow_compilation_holds_up_nobody)
 {
 	others_go_on_beside(compile_slowly);
 }
-END_TEST
 
-START_TEST(a_slow_link_holds_up_nobody)
+TEST(compiling, a_slow_link_holds_up_nobody)
 {
 	others_go_on_beside(link_slowly);
 }
-END_TEST
 
 /* No more than one compiles at a time; who is gone does not count. */
-START_TEST(killed_while_it_compiles)
+TEST(one_compiles, killed_while_it_compiles)
 {
 	struct child child;
 	int compilation;
@@ -225,10 +223,9 @@ START_TEST(killed_while_it_compiles)
 	close(compilation);
 	ck_assert_int_eq(exit_status(spawn(do_everything, 0)), 0);
 }
-END_TEST
 
 /* What is compiled when an executor dies goes on, and what was compiled is not compiled again. */
-START_TEST(compiled_once_whatever_becomes_of_executors)
+TEST(compiling, compiled_once_whatever_becomes_of_executors)
 {
 	struct child child = child_start(compile_slowly);
 	int compilation;
@@ -243,7 +240,6 @@ START_TEST(compiled_once_whatever_becomes_of_executors)
 	end_well(&child);
 	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 0);
 }
-END_TEST
 
 /* The children of the daemon, in whatever state: its compilers. Return: how many; @ret_pids: up to
  * 16 */
@@ -282,7 +278,7 @@ static void await_gone(pid_t pid)
 }
 
 /* The compilation ends with the daemon, and the next one begins it anew. */
-START_TEST(compiled_anew_after_the_daemon)
+TEST(compiling, compiled_anew_after_the_daemon)
 {
 	struct child child = child_start(compile_slowly);
 	pid_t daemon = status_daemon(&service), compilers[16];
@@ -311,7 +307,6 @@ START_TEST(compiled_anew_after_the_daemon)
 	ck_assert(service_kill_active(&service));
 	end_well(&child);
 }
-END_TEST
 
 /* What a load of a text comes to. @ret_log: of errors, 512 bytes */
 static CUresult load_text(void *text, CUmodule *ret_module, char *ret_log)
@@ -370,7 +365,7 @@ static int crash_each_time(int unused)
 }
 
 /* Each compilation is tried twice; nobody else notices. */
-START_TEST(a_crash_is_an_error_of_one_compilation)
+TEST(compiling, a_crash_is_an_error_of_one_compilation)
 {
 	struct child other = child_start(survivor);
 	pid_t active;
@@ -385,7 +380,6 @@ START_TEST(a_crash_is_an_error_of_one_compilation)
 	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
 	end_well(&other);
 }
-END_TEST
 
 /* Each at a file of its own: there it does not crash again. */
 static int crash_once(int unused)
@@ -406,7 +400,7 @@ static int crash_once(int unused)
 	return 0;
 }
 
-START_TEST(what_crashes_once_is_compiled_once_more)
+TEST(compiling, what_crashes_once_is_compiled_once_more)
 {
 	pid_t active;
 
@@ -416,7 +410,6 @@ START_TEST(what_crashes_once_is_compiled_once_more)
 	ck_assert_int_eq(service_active(&service), active);
 	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 2);
 }
-END_TEST
 
 /* Two threads' worth of it, in one program: a link is not lost for good with the compiler. */
 static int link_beside_a_crash(int unused)
@@ -440,11 +433,10 @@ static int link_beside_a_crash(int unused)
 	return 0;
 }
 
-START_TEST(links_survive_a_crash_of_their_compiler)
+TEST(compiling, links_survive_a_crash_of_their_compiler)
 {
 	ck_assert_int_eq(exit_status(spawn(link_beside_a_crash, 0)), 0);
 }
-END_TEST
 
 static int spin(int unused)
 {
@@ -460,12 +452,11 @@ static int spin(int unused)
 	return 0;
 }
 
-START_TEST(time_is_bounded)
+TEST(little_time, time_is_bounded)
 {
 	ck_assert_int_eq(exit_status(spawn(spin, 0)), 0);
 	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 2);
 }
-END_TEST
 
 static int eat(int unused)
 {
@@ -482,12 +473,11 @@ static int eat(int unused)
 }
 
 /* Who gets no more memory says so. */
-START_TEST(memory_is_bounded)
+TEST(little_memory, memory_is_bounded)
 {
 	ck_assert_int_eq(exit_status(spawn(eat, 0)), 0);
 	ck_assert_int_eq(status_counter(&service, "compilers_lost"), 0);
 }
-END_TEST
 
 #define SOMEBODY 12345
 
@@ -518,7 +508,7 @@ static unsigned count_lines(const char *text, const char *start)
 }
 
 /* It has the user's rights at most, and no descriptor but the one that it is asked by. */
-START_TEST(a_compiler_has_nothing_of_anybody)
+TEST(compiling, a_compiler_has_nothing_of_anybody)
 {
 	bool is_root = geteuid() == 0;
 	char *seen;
@@ -544,9 +534,8 @@ START_TEST(a_compiler_has_nothing_of_anybody)
 	ck_assert_uint_eq(count_lines(seen, "File: "), 6);
 	free(seen);
 }
-END_TEST
 
-START_TEST(no_compiler_is_left_behind)
+TEST(compiling, no_compiler_is_left_behind)
 {
 	pid_t compilers[16], daemon = status_daemon(&service);
 	struct child child = child_start(compile_slowly);
@@ -562,7 +551,6 @@ START_TEST(no_compiler_is_left_behind)
 		pass_time(1);
 	close(compilation);
 }
-END_TEST
 
 /*
  * Code on disk
@@ -654,7 +642,7 @@ static bool compiles(int (*program)(int), int number)
 	return unlink(notes) == 0;
 }
 
-START_TEST(a_text_is_compiled_once_for_all_programs)
+TEST(cache, a_text_is_compiled_once_for_all_programs)
 {
 	char path[200];
 
@@ -665,7 +653,6 @@ START_TEST(a_text_is_compiled_once_for_all_programs)
 	ck_assert(!compiles(load_noted, 0));
 	ck_assert_uint_eq(files_kept(path), 1);
 }
-END_TEST
 
 static void expect_compiled_anew(void)
 {
@@ -686,7 +673,7 @@ static void flip(const char *path, off_t offset, int whence)
 	close(fd);
 }
 
-START_TEST(kept_code_that_is_damaged_is_not_used)
+TEST(cache, kept_code_that_is_damaged_is_not_used)
 {
 	char path[200];
 
@@ -707,9 +694,8 @@ START_TEST(kept_code_that_is_damaged_is_not_used)
 	ck_assert_int_eq(chmod(path, 0622), 0);
 	expect_compiled_anew();
 }
-END_TEST
 
-START_TEST(the_drivers_variables_bound_what_is_kept)
+TEST(cache, the_drivers_variables_bound_what_is_kept)
 {
 	char path[200], most[32];
 	struct stat status;
@@ -735,7 +721,6 @@ START_TEST(the_drivers_variables_bound_what_is_kept)
 	ck_assert(compiles(load_noted, 0));
 	ck_assert(compiles(load_noted, 1));
 }
-END_TEST
 
 int main(void)
 {
@@ -747,34 +732,24 @@ int main(void)
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, a_slow_compilation_holds_up_nobody);
-	tcase_add_test(tests, a_slow_link_holds_up_nobody);
-	tcase_add_test(tests, compiled_once_whatever_becomes_of_executors);
-	tcase_add_test(tests, compiled_anew_after_the_daemon);
-	tcase_add_test(tests, a_crash_is_an_error_of_one_compilation);
-	tcase_add_test(tests, what_crashes_once_is_compiled_once_more);
-	tcase_add_test(tests, links_survive_a_crash_of_their_compiler);
-	tcase_add_test(tests, a_compiler_has_nothing_of_anybody);
-	tcase_add_test(tests, no_compiler_is_left_behind);
+	suite_add(tests, "compiling");
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(cache, 120);
 	tcase_add_checked_fixture(cache, start_cache, stop_cache);
-	tcase_add_test(cache, a_text_is_compiled_once_for_all_programs);
-	tcase_add_test(cache, kept_code_that_is_damaged_is_not_used);
-	tcase_add_test(cache, the_drivers_variables_bound_what_is_kept);
+	suite_add(cache, "cache");
 	suite_add_tcase(suite, cache);
 	tcase_set_timeout(one, 120);
 	tcase_add_checked_fixture(one, start_one, stop);
-	tcase_add_test(one, killed_while_it_compiles);
+	suite_add(one, "one_compiles");
 	suite_add_tcase(suite, one);
 	tcase_set_timeout(hasty, 120);
 	tcase_add_checked_fixture(hasty, start_hasty, stop);
-	tcase_add_test(hasty, time_is_bounded);
+	suite_add(hasty, "little_time");
 	suite_add_tcase(suite, hasty);
 	tcase_set_timeout(small, 120);
 	tcase_add_checked_fixture(small, start_small, stop);
 	if (SHORTAGE_IS_SAID)
-		tcase_add_test(small, memory_is_bounded);
+		suite_add(small, "little_memory");
 	suite_add_tcase(suite, small);
 	return suite_run(suite);
 }

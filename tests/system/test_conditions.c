@@ -81,7 +81,7 @@ static CUgraphNode add_loop(CUgraph graph, const CUgraphNode *before, CUgraphCon
 	return node;
 }
 
-START_TEST(a_loop_ends_when_its_kernel_says_so)
+TEST(conditions, a_loop_ends_when_its_kernel_says_so)
 {
 	CUgraphConditionalHandle handle;
 	CUdeviceptr word, behind;
@@ -112,9 +112,8 @@ START_TEST(a_loop_ends_when_its_kernel_says_so)
 	ck_cuda(cuGraphExecDestroy(exec));
 	ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
-START_TEST(one_of_two_bodies_runs)
+TEST(conditions, one_of_two_bodies_runs)
 {
 	CUgraphConditionalHandle handle;
 	CUdeviceptr which, word;
@@ -143,9 +142,8 @@ START_TEST(one_of_two_bodies_runs)
 	run(exec, stream);
 	ck_assert_uint_eq(word_at(word), 201);
 }
-END_TEST
 
-START_TEST(a_switch_chooses_by_number)
+TEST(conditions, a_switch_chooses_by_number)
 {
 	CUgraphConditionalHandle handle;
 	CUdeviceptr which, word;
@@ -174,10 +172,9 @@ START_TEST(a_switch_chooses_by_number)
 		ck_assert_uint_eq(word_at(word), sum);
 	}
 }
-END_TEST
 
 /* A loop in a loop, in a branch, filled by a capture. */
-START_TEST(conditions_nest)
+TEST(conditions, conditions_nest)
 {
 	CUgraphConditionalHandle branch, outer, inner;
 	CUgraph graph, in_branch, in_outer, in_inner, got;
@@ -217,10 +214,9 @@ START_TEST(conditions_nest)
 	ck_assert_uint_eq(word_at(turns), 3);
 	ck_assert_uint_eq(word_at(steps), 5);
 }
-END_TEST
 
 /* As programs do that gather their steps in graphs. */
-START_TEST(nodes_in_bodies_are_changed)
+TEST(conditions, nodes_in_bodies_are_changed)
 {
 	CUgraphConditionalHandle handle;
 	CUgraphNode node, count;
@@ -252,9 +248,8 @@ START_TEST(nodes_in_bodies_are_changed)
 		ck_assert_uint_eq(word_at(word), below);
 	}
 }
-END_TEST
 
-START_TEST(what_cannot_be_is_refused)
+TEST(conditions, what_cannot_be_is_refused)
 {
 	CUgraphConditionalHandle handle;
 	CUgraph graph, second, clone, bodies[3];
@@ -278,9 +273,8 @@ START_TEST(what_cannot_be_is_refused)
 	ck_assert_int_ne(cuGraphClone(&clone, graph), CUDA_SUCCESS);
 	ck_assert_int_ne(cuGraphAddChildGraphNode(&node, second, NULL, 0, graph), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(bodies_are_the_device_s_alone)
+TEST(conditions, bodies_are_the_device_s_alone)
 {
 	CUDA_HOST_NODE_PARAMS host = {tell, NULL};
 	CUgraphConditionalHandle handle;
@@ -298,7 +292,6 @@ START_TEST(bodies_are_the_device_s_alone)
 		r = cuGraphInstantiateWithFlags(&exec, graph, 0);
 	ck_assert_int_ne(r, CUDA_SUCCESS);
 }
-END_TEST
 
 /* ---- moves and faults: the service alone ---- */
 
@@ -359,18 +352,16 @@ static int crash_in_a_loop(int unused)
 	return r == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 1;
 }
 
-START_TEST(conditions_outlast_somebody_elses_fault)
+TEST(faults, conditions_outlast_somebody_elses_fault)
 {
 	expect_outlasts_faults(&service, looping, crash_in_a_loop, 2);
 }
-END_TEST
 
 /* Killed with launches under way: a graph that is repeated begins with its first values. */
-START_TEST(conditions_outlast_their_executors)
+TEST(faults, conditions_outlast_their_executors)
 {
 	expect_outlasts_executors(&service, looping, 4);
 }
-END_TEST
 
 int main(void)
 {
@@ -379,18 +370,11 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, a_loop_ends_when_its_kernel_says_so);
-	tcase_add_test(tests, one_of_two_bodies_runs);
-	tcase_add_test(tests, a_switch_chooses_by_number);
-	tcase_add_test(tests, conditions_nest);
-	tcase_add_test(tests, nodes_in_bodies_are_changed);
-	tcase_add_test(tests, what_cannot_be_is_refused);
-	tcase_add_test(tests, bodies_are_the_device_s_alone);
+	suite_add(tests, "conditions");
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
-		tcase_add_test(faults, conditions_outlast_somebody_elses_fault);
-		tcase_add_test(faults, conditions_outlast_their_executors);
+		suite_add(faults, "faults");
 		suite_add_tcase(suite, faults);
 	}
 	return suite_run(suite);

@@ -482,18 +482,17 @@ static void expect_end(struct child *child)
 	ck_assert_int_eq(service_log_count(&service, "has another address"), 0);
 }
 
-START_TEST(kernels_read_what_is_written_in_any_way)
+TEST(constants, kernels_read_what_is_written_in_any_way)
 {
 	struct child child = child_start(keeper);
 
 	child_wait(&child, 1);
 	expect_end(&child);
 }
-END_TEST
 
 static child_function *const kinds[] = {keeper, asker};
 
-START_TEST(constants_outlive_a_fault_that_is_contained)
+TEST_LOOP(constants, constants_outlive_a_fault_that_is_contained, 0, 2)
 {
 	struct child child = child_start(kinds[_i]);
 
@@ -504,9 +503,8 @@ START_TEST(constants_outlive_a_fault_that_is_contained)
 	}
 	expect_end(&child);
 }
-END_TEST
 
-START_TEST(constants_outlive_their_executor)
+TEST_LOOP(constants, constants_outlive_their_executor, 0, 2)
 {
 	struct child child = child_start(kinds[_i]);
 
@@ -517,16 +515,14 @@ START_TEST(constants_outlive_their_executor)
 	}
 	expect_end(&child);
 }
-END_TEST
 
-START_TEST(a_graph_writes_to_no_module_that_is_gone)
+TEST(constants, a_graph_writes_to_no_module_that_is_gone)
 {
 	ck_assert_int_eq(exit_status(spawn(unloader, 0)), TOLD);
 }
-END_TEST
 
 /* In the middle of it. */
-START_TEST(what_was_being_written_is_written_again)
+TEST(constants, what_was_being_written_is_written_again)
 {
 	struct child child = child_start(churner);
 
@@ -540,9 +536,8 @@ START_TEST(what_was_being_written_is_written_again)
 	child_wait(&child, 50);
 	expect_end(&child);
 }
-END_TEST
 
-START_TEST(who_has_asked_for_a_constant_can_be_moved)
+TEST(constants, who_has_asked_for_a_constant_can_be_moved)
 {
 	struct child child = child_start(keeper);
 	char number[24], text[400], *answer = NULL;
@@ -557,7 +552,6 @@ START_TEST(who_has_asked_for_a_constant_can_be_moved)
 	free(answer);
 	expect_end(&child);
 }
-END_TEST
 
 int main(void)
 {
@@ -566,12 +560,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, kernels_read_what_is_written_in_any_way);
-	tcase_add_test(tests, a_graph_writes_to_no_module_that_is_gone);
-	tcase_add_loop_test(tests, constants_outlive_a_fault_that_is_contained, 0, 2);
-	tcase_add_loop_test(tests, constants_outlive_their_executor, 0, 2);
-	tcase_add_test(tests, what_was_being_written_is_written_again);
-	tcase_add_test(tests, who_has_asked_for_a_constant_can_be_moved);
+	suite_add(tests, "constants");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

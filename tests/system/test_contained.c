@@ -281,7 +281,7 @@ static void expect_no_replacement(pid_t executor)
 	ck_assert_int_eq(service_log_count(&service, "promotion: executor"), 0);
 }
 
-START_TEST(only_the_culprit_is_hurt)
+TEST(contained, only_the_culprit_is_hurt)
 {
 	struct child survivors[SURVIVORS];
 	pid_t executor;
@@ -299,9 +299,8 @@ START_TEST(only_the_culprit_is_hurt)
 	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 2 * CLASSES);
 	ck_assert_int_eq(service_log_count(&service, "sign of a fault"), 0);
 }
-END_TEST
 
-START_TEST(a_kernel_that_faulted_never_looks_finished)
+TEST(contained, a_kernel_that_faulted_never_looks_finished)
 {
 	struct child survivors[SURVIVORS];
 
@@ -311,10 +310,9 @@ START_TEST(a_kernel_that_faulted_never_looks_finished)
 	ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
 	dismiss(survivors, SURVIVORS);
 }
-END_TEST
 
 /* Also of a program that has the queue full. */
-START_TEST(long_kernels_go_on)
+TEST(contained, long_kernels_go_on)
 {
 	struct child long_runner, others[2], culprits[2];
 	pid_t executor;
@@ -334,10 +332,9 @@ START_TEST(long_kernels_go_on)
 	expect_no_replacement(executor);
 	ck_assert_int_eq(service_log_count(&service, "a fault is contained: kernel"), 2);
 }
-END_TEST
 
 /* Programs end and begin behind a trap, with all that waits in the driver until nothing runs. */
-START_TEST(others_come_and_go_behind_a_trap)
+TEST(contained, others_come_and_go_behind_a_trap)
 {
 	struct child trap, leaver;
 	pid_t executor;
@@ -353,11 +350,10 @@ START_TEST(others_come_and_go_behind_a_trap)
 	expect_no_replacement(executor);
 	ck_assert_int_eq(service_log_count(&service, "nobody is proved guilty"), 0);
 }
-END_TEST
 
 /* A kernel that has trapped looks done, and is on the device while the driver looks at it: code
  * that is loaded or unloaded then must not wait for it in the driver, and hold everybody up. */
-START_TEST(loads_do_not_wait_for_a_trap)
+TEST(contained, loads_do_not_wait_for_a_trap)
 {
 	struct child loaders[SURVIVORS], trap;
 	pid_t executor;
@@ -373,11 +369,10 @@ START_TEST(loads_do_not_wait_for_a_trap)
 	expect_no_replacement(executor);
 	ck_assert_int_eq(service_log_count(&service, "nobody is proved guilty"), 0);
 }
-END_TEST
 
 /* When its program was told already: that is a fault of the same program, and hurts nobody else
  * either. */
-START_TEST(another_kernel_of_a_culprit_may_fault_later)
+TEST(contained, another_kernel_of_a_culprit_may_fault_later)
 {
 	struct child survivors[SURVIVORS], culprit;
 	pid_t executor;
@@ -393,7 +388,6 @@ START_TEST(another_kernel_of_a_culprit_may_fault_later)
 	expect_no_replacement(executor);
 	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 1);
 }
-END_TEST
 
 int main(void)
 {
@@ -402,12 +396,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, only_the_culprit_is_hurt);
-	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
-	tcase_add_test(tests, long_kernels_go_on);
-	tcase_add_test(tests, others_come_and_go_behind_a_trap);
-	tcase_add_test(tests, loads_do_not_wait_for_a_trap);
-	tcase_add_test(tests, another_kernel_of_a_culprit_may_fault_later);
+	suite_add(tests, "contained");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -22,7 +22,7 @@ static int is_active(void)
 }
 
 /* A reset ends the context and takes no retain back. */
-START_TEST(retains_outlive_a_reset)
+TEST(contexts, retains_outlive_a_reset)
 {
 	driver_attach();
 	driver_attach();
@@ -37,11 +37,10 @@ START_TEST(retains_outlive_a_reset)
 	ck_assert(!is_active());
 	ck_assert_int_eq(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
 /* Nor does it leave memory: that of pools belongs to the device, and the reset is the device's.
  * What the driver's library says of the old address is not documented. */
-START_TEST(a_reset_frees_what_pools_gave)
+TEST(contexts, a_reset_frees_what_pools_gave)
 {
 	uint64_t used = UINT64_MAX;
 	CUmemoryPool pool;
@@ -66,9 +65,8 @@ START_TEST(a_reset_frees_what_pools_gave)
 	ck_cuda(cuMemsetD8_v2(p, 1, 64 << 20));
 	ck_cuda(cuMemFree_v2(p));
 }
-END_TEST
 
-START_TEST(contexts_are_stacked_and_destroyed)
+TEST(contexts, contexts_are_stacked_and_destroyed)
 {
 	CUcontext primary, made, current;
 	CUdeviceptr p;
@@ -88,10 +86,9 @@ START_TEST(contexts_are_stacked_and_destroyed)
 	ck_cuda(cuCtxSetCurrent(NULL));
 	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
 /* Of two contexts one is waited for, while the other's work goes on. */
-START_TEST(a_context_is_waited_for_alone)
+TEST(contexts, a_context_is_waited_for_alone)
 {
 	CUcontext busy, other;
 	CUstream stream, none;
@@ -117,9 +114,8 @@ START_TEST(a_context_is_waited_for_alone)
 	ck_cuda(cuCtxSynchronize());
 	ck_cuda(cuStreamQuery(stream));
 }
-END_TEST
 
-START_TEST(events_are_recorded_in_their_context)
+TEST(contexts, events_are_recorded_in_their_context)
 {
 	CUcontext first, second;
 	CUstream ours, theirs;
@@ -143,7 +139,6 @@ START_TEST(events_are_recorded_in_their_context)
 	ck_cuda(cuEventRecord(event, CU_STREAM_PER_THREAD));
 	ck_cuda(cuEventSynchronize(event));
 }
-END_TEST
 
 static void *retain_and_release(void *image)
 {
@@ -168,7 +163,7 @@ static void *retain_and_release(void *image)
 }
 
 /* Who has retained it can use it, whoever else has just released it. */
-START_TEST(a_retained_context_stays)
+TEST(contexts, a_retained_context_stays)
 {
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 	pthread_t threads[4];
@@ -180,11 +175,10 @@ START_TEST(a_retained_context_stays)
 		pthread_join(threads[i], NULL);
 	free(image);
 }
-END_TEST
 
 /* ---- modules and libraries in contexts ---- */
 
-START_TEST(globals_belong_to_their_module)
+TEST(contexts, globals_belong_to_their_module)
 {
 	uint32_t words[8], changed[4] = {1, 2, 3, 4};
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
@@ -211,10 +205,9 @@ START_TEST(globals_belong_to_their_module)
 	ck_cuda(cuModuleUnload(second));
 	free(image);
 }
-END_TEST
 
 /* A library and its kernels outlive the context; its globals do not. */
-START_TEST(libraries_begin_anew_with_the_next_context)
+TEST(contexts, libraries_begin_anew_with_the_next_context)
 {
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 	uint32_t words[8], changed[4] = {1, 2, 3, 4};
@@ -252,7 +245,6 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
 	ck_cuda(cuLibraryUnload(library));
 }
-END_TEST
 
 struct divided {
 	CUlibrary library;
@@ -295,7 +287,7 @@ static CUdeviceptr write_first(CUlibrary library, uint32_t value)
 	return global;
 }
 
-START_TEST(contexts_have_variables_of_their_own)
+TEST(contexts, contexts_have_variables_of_their_own)
 {
 	struct divided divided;
 	CUdeviceptr first, second;
@@ -335,11 +327,10 @@ START_TEST(contexts_have_variables_of_their_own)
 	ck_cuda(cuCtxSetCurrent(primary));
 	ck_cuda(cuLibraryUnload(divided.library));
 }
-END_TEST
 
 /* The context ends in which the library was used first; the other one's variables stay what they
  * are. */
-START_TEST(a_library_outlives_the_first_of_its_contexts)
+TEST(contexts, a_library_outlives_the_first_of_its_contexts)
 {
 	CUcontext primary, other;
 	struct divided divided;
@@ -367,10 +358,9 @@ START_TEST(a_library_outlives_the_first_of_its_contexts)
 	ck_cuda(cuLibraryUnload(divided.library));
 	ck_cuda(cuCtxDestroy_v2(other));
 }
-END_TEST
 
 /* As cuBLAS loads what it has unpacked. */
-START_TEST(a_library_is_loaded_with_an_option_and_no_values)
+TEST(contexts, a_library_is_loaded_with_an_option_and_no_values)
 {
 	CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
@@ -383,7 +373,6 @@ START_TEST(a_library_is_loaded_with_an_option_and_no_values)
 	ck_cuda(cuLibraryUnload(library));
 	free(image);
 }
-END_TEST
 
 /* ---- threads without a current context ---- */
 
@@ -439,7 +428,7 @@ static void *work_without_context(void *data)
 	return NULL;
 }
 
-START_TEST(a_thread_without_a_context_uses_streams_and_events)
+TEST(contexts, a_thread_without_a_context_uses_streams_and_events)
 {
 	struct handed handed = {.words = 0};
 	uint32_t words[64];
@@ -458,11 +447,10 @@ START_TEST(a_thread_without_a_context_uses_streams_and_events)
 	for (int i = 0; i < 64; i++)
 		ck_assert_uint_eq(words[i], 7);
 }
-END_TEST
 
 /* The context is one that was made, and nobody's current one. A library's kernel is the one of that
  * context. Copies and graphs are not asked of NVIDIA's library. */
-START_TEST(a_stream_brings_its_context)
+TEST(contexts, a_stream_brings_its_context)
 {
 	static uint32_t words[8], value = 9;
 	CUcontext primary, other;
@@ -520,7 +508,6 @@ START_TEST(a_stream_brings_its_context)
 	ck_cuda(cuCtxSetCurrent(primary));
 	ck_cuda(cuLibraryUnload(divided.library));
 }
-END_TEST
 
 static pthread_key_t late_key;
 static CUresult late_result = CUDA_ERROR_UNKNOWN;
@@ -543,7 +530,7 @@ static void *leave_memory(void *context)
 
 /* What a thread gives back when it ends, after the library has ended its default stream. The order
  * in which NVIDIA's library does it is not documented. */
-START_TEST(a_thread_that_ends_has_its_context)
+TEST(contexts, a_thread_that_ends_has_its_context)
 {
 	CUdeviceptr memory;
 	CUcontext context;
@@ -561,7 +548,6 @@ START_TEST(a_thread_that_ends_has_its_context)
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(late_result, CUDA_SUCCESS);
 }
-END_TEST
 
 /* ---- values of the runtime ---- */
 
@@ -590,7 +576,7 @@ static int look_in_child(int unused)
 	return ((storage_get *)storage()[2])(&value, context, &a_key) == CUDA_SUCCESS;
 }
 
-START_TEST(a_forked_child_does_not_find_its_parents_values)
+TEST(contexts, a_forked_child_does_not_find_its_parents_values)
 {
 	CUcontext context;
 	void *value;
@@ -604,7 +590,6 @@ START_TEST(a_forked_child_does_not_find_its_parents_values)
 	ck_assert_ptr_eq(value, &context);
 	ck_assert_int_eq(exit_status(spawn(look_in_child, 0)), 0);
 }
-END_TEST
 
 static sem_t is_ending;
 
@@ -633,7 +618,7 @@ static void *retain_at_the_end(void *unused)
 
 /* The runtime's values of a context end with it, and while they do, another thread wants it
  * again. */
-START_TEST(a_context_is_retained_while_it_ends)
+TEST(contexts, a_context_is_retained_while_it_ends)
 {
 	unsigned int flags;
 	CUcontext context;
@@ -653,7 +638,6 @@ START_TEST(a_context_is_retained_while_it_ends)
 	ck_assert(active);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 int main(void)
 {
@@ -662,22 +646,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, retains_outlive_a_reset);
-	tcase_add_test(tests, a_reset_frees_what_pools_gave);
-	tcase_add_test(tests, contexts_are_stacked_and_destroyed);
-	tcase_add_test(tests, a_context_is_waited_for_alone);
-	tcase_add_test(tests, events_are_recorded_in_their_context);
-	tcase_add_test(tests, globals_belong_to_their_module);
-	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
-	tcase_add_test(tests, contexts_have_variables_of_their_own);
-	tcase_add_test(tests, a_library_outlives_the_first_of_its_contexts);
-	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
-	tcase_add_test(tests, a_thread_without_a_context_uses_streams_and_events);
-	tcase_add_test(tests, a_stream_brings_its_context);
-	tcase_add_test(tests, a_thread_that_ends_has_its_context);
-	tcase_add_test(tests, a_retained_context_stays);
-	tcase_add_test(tests, a_forked_child_does_not_find_its_parents_values);
-	tcase_add_test(tests, a_context_is_retained_while_it_ends);
+	suite_add(tests, "contexts");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -43,7 +43,7 @@ static int worker(int progress, int orders)
 	return 0;
 }
 
-START_TEST(every_one_of_256_programs_that_start_at_once_is_served)
+TEST(crowd, every_one_of_256_programs_that_start_at_once_is_served)
 {
 	static struct child children[PROGRAMS];
 
@@ -61,7 +61,6 @@ START_TEST(every_one_of_256_programs_that_start_at_once_is_served)
 	ck_assert_int_eq(status_counter(&service, "sessions_refused"), 0);
 	status_await_no_sessions(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -70,6 +69,6 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, every_one_of_256_programs_that_start_at_once_is_served);
+	suite_add(tests, "crowd");
 	return suite_run(suite);
 }

@@ -148,7 +148,7 @@ static void kill_active(int number)
 	ck_assert(service_log_wait(&service, "promotion: executor", number, 60));
 }
 
-START_TEST(without_the_keeper_programs_keep_their_memory)
+TEST(death, without_the_keeper_programs_keep_their_memory)
 {
 	struct child child = child_start(keeps), bystander = child_start(survivor);
 	int fds[2], threads[2];
@@ -191,10 +191,9 @@ START_TEST(without_the_keeper_programs_keep_their_memory)
 	ck_assert_int_le(fds[1], fds[0]);
 	ck_assert_int_le(threads[1], threads[0]);
 }
-END_TEST
 
 /* What is freed comes back although nobody has a handle of it any more. */
-START_TEST(what_a_former_keeper_has_made_is_given_back)
+TEST(death, what_a_former_keeper_has_made_is_given_back)
 {
 	struct child child = child_start(keeps);
 
@@ -209,7 +208,6 @@ START_TEST(what_a_former_keeper_has_made_is_given_back)
 	ck_assert_int_eq(child_end(&child), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 /* Until the daemon has a request of the child. */
 static void await_request(int64_t before)
@@ -220,7 +218,7 @@ static void await_request(int64_t before)
 
 /* The keeper has a request and ends; or there is none, because its end is not known yet: who says
  * so is stopped. */
-START_TEST(an_allocation_waits_for_the_next_keeper)
+TEST_LOOP(death, an_allocation_waits_for_the_next_keeper, 0, 2)
 {
 	struct child child = child_start(keeps);
 	pid_t keeper = status_keeper(&service);
@@ -247,7 +245,6 @@ START_TEST(an_allocation_waits_for_the_next_keeper)
 	ck_assert_int_eq(child_end(&child), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 static int allocates(int progress, int orders)
 {
@@ -264,7 +261,7 @@ static int allocates(int progress, int orders)
 }
 
 /* Whatever it is at when it dies. */
-START_TEST(every_allocation_is_answered)
+TEST(death, every_allocation_is_answered)
 {
 	struct child children[3];
 	const size_t count = sizeof(children) / sizeof(*children);
@@ -287,7 +284,6 @@ START_TEST(every_allocation_is_answered)
 	ck_assert_int_eq(counter("keepers_lost"), KILLS);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 /*
  * Memory runs out
@@ -358,7 +354,7 @@ static int fills(int progress, int orders)
 
 /* The kernel ends the executor with SIGKILL. What was lost on the way are fills, which are done
  * again. */
-START_TEST(an_executor_that_memory_runs_out_for_is_replaced)
+TEST(death, an_executor_that_memory_runs_out_for_is_replaced)
 {
 	struct child bystander = child_start(survivor), filler = child_start(fills);
 	pid_t active;
@@ -385,10 +381,9 @@ START_TEST(an_executor_that_memory_runs_out_for_is_replaced)
 	if (*group)
 		ck_assert_int_eq(rmdir(group), 0);
 }
-END_TEST
 
 /* Variables that were moved into the program's memory are not in the executor. */
-START_TEST(moved_variables_outlive_their_executor)
+TEST(death, moved_variables_outlive_their_executor)
 {
 	struct child child = child_start(moved_tallier);
 
@@ -401,12 +396,11 @@ START_TEST(moved_variables_outlive_their_executor)
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), 0);
 }
-END_TEST
 
 /* The values are lost with the executor: who may have written any is told, whoever has done nothing
  * goes on.
  */
-START_TEST(with_its_executor_a_program_loses_its_variables)
+TEST_LOOP(death, with_its_executor_a_program_loses_its_variables, 0, 5 * MOVES_VARIABLES)
 {
 	child_function *const kinds[] = {rememberer, tallier, graph_tallier, looker, late_tallier};
 	const int ends[] = {3, 3, 3, 0, 0};
@@ -419,7 +413,6 @@ START_TEST(with_its_executor_a_program_loses_its_variables)
 	ck_assert_int_eq(child_end(&child), ends[_i]);
 	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), !!ends[_i]);
 }
-END_TEST
 
 int main(void)
 {
@@ -428,13 +421,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, without_the_keeper_programs_keep_their_memory);
-	tcase_add_test(tests, what_a_former_keeper_has_made_is_given_back);
-	tcase_add_loop_test(tests, an_allocation_waits_for_the_next_keeper, 0, 2);
-	tcase_add_test(tests, every_allocation_is_answered);
-	tcase_add_test(tests, moved_variables_outlive_their_executor);
-	tcase_add_loop_test(tests, with_its_executor_a_program_loses_its_variables, 0, 5 * MOVES_VARIABLES);
-	tcase_add_test(tests, an_executor_that_memory_runs_out_for_is_replaced);
+	suite_add(tests, "death");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

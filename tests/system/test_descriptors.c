@@ -73,7 +73,7 @@ static void *fill(int fd)
 }
 
 /* Keeps a descriptor of each, or with odd rows a mapping alone. */
-START_TEST(freed_pinned_memory_that_is_kept_counts)
+TEST_LOOP(pinned, freed_pinned_memory_that_is_kept_counts, 0, 2)
 {
 	void *at[PIECES];
 	int fds[PIECES], fd;
@@ -93,10 +93,9 @@ START_TEST(freed_pinned_memory_that_is_kept_counts)
 	ck_assert_int_eq(pin(&fd), CUDA_SUCCESS);
 	close(fd);
 }
-END_TEST
 
 /* The session is over, and the next one is its user's as well. */
-START_TEST(pinned_memory_of_a_session_that_has_ended_counts)
+TEST(pinned, pinned_memory_of_a_session_that_has_ended_counts)
 {
 	int fds[PIECES], fd;
 
@@ -116,7 +115,6 @@ START_TEST(pinned_memory_of_a_session_that_has_ended_counts)
 	for (unsigned i = 1; i < PIECES; i++)
 		close(fds[i]);
 }
-END_TEST
 
 static off_t blocks(int fd)
 {
@@ -127,7 +125,7 @@ static off_t blocks(int fd)
 }
 
 /* A descriptor that gives no right to the file is not counted, and keeps no page. */
-START_TEST(freed_pinned_memory_has_no_pages)
+TEST(pinned, freed_pinned_memory_has_no_pages)
 {
 	char path[64];
 	int fd, bare;
@@ -146,7 +144,6 @@ START_TEST(freed_pinned_memory_has_no_pages)
 	close(fd);
 	close(bare);
 }
-END_TEST
 
 /*
  * Files for a client's bytes
@@ -171,7 +168,7 @@ static uint64_t make_sealed(int *ret_fd)
 	return session.value;
 }
 
-START_TEST(a_file_serves_one_request)
+TEST(pinned, a_file_serves_one_request)
 {
 	uint64_t file;
 	int fd;
@@ -183,7 +180,6 @@ START_TEST(a_file_serves_one_request)
 	ck_assert_int_eq(load(file), CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_int_eq(load(file), CUDA_ERROR_ILLEGAL_STATE);
 }
-END_TEST
 
 /*
  * A file system whose program does not answer
@@ -249,7 +245,7 @@ static void send_file(const struct wire_message *message, int number)
 	mute_begin();
 }
 
-START_TEST(a_file_whose_closing_waits_holds_nobody_up)
+TEST_LOOP(mute, a_file_whose_closing_waits_holds_nobody_up, 0, SENT)
 {
 	if (!is_mounted) {
 		stop();
@@ -263,7 +259,6 @@ START_TEST(a_file_whose_closing_waits_holds_nobody_up)
 	ck_assert_int_eq(service_stop(&service), 0);
 	mute_end();
 }
-END_TEST
 
 /* A process that writes what it cannot read to a file holds the lock of the file. */
 static pid_t write_for_ever(int fd)
@@ -294,7 +289,7 @@ static void end_writer(pid_t pid)
 	ck_assert_int_gt(exit_status(pid), 0);
 }
 
-START_TEST(a_writer_that_does_not_end_keeps_pinned_memory_and_nobody)
+TEST(mute, a_writer_that_does_not_end_keeps_pinned_memory_and_nobody)
 {
 	pid_t writer;
 	int fd;
@@ -313,10 +308,9 @@ START_TEST(a_writer_that_does_not_end_keeps_pinned_memory_and_nobody)
 	ck_assert_int_eq(service_stop(&service), 0);
 	end_writer(writer);
 }
-END_TEST
 
 /* Sealed before, so the service takes it. */
-START_TEST(a_writer_that_does_not_end_is_not_waited_for_with_an_image)
+TEST(mute, a_writer_that_does_not_end_is_not_waited_for_with_an_image)
 {
 	uint64_t file;
 	pid_t writer;
@@ -335,7 +329,6 @@ START_TEST(a_writer_that_does_not_end_is_not_waited_for_with_an_image)
 	ck_assert_int_eq(service_stop(&service), 0);
 	end_writer(writer);
 }
-END_TEST
 
 int main(void)
 {
@@ -345,15 +338,10 @@ int main(void)
 
 	tcase_set_timeout(pinned, 300);
 	tcase_add_checked_fixture(pinned, start_limited, stop);
-	tcase_add_loop_test(pinned, freed_pinned_memory_that_is_kept_counts, 0, 2);
-	tcase_add_test(pinned, pinned_memory_of_a_session_that_has_ended_counts);
-	tcase_add_test(pinned, freed_pinned_memory_has_no_pages);
-	tcase_add_test(pinned, a_file_serves_one_request);
+	suite_add(pinned, "pinned");
 	tcase_set_timeout(mute, 300);
 	tcase_add_checked_fixture(mute, start_mute, NULL);
-	tcase_add_loop_test(mute, a_file_whose_closing_waits_holds_nobody_up, 0, SENT);
-	tcase_add_test(mute, a_writer_that_does_not_end_keeps_pinned_memory_and_nobody);
-	tcase_add_test(mute, a_writer_that_does_not_end_is_not_waited_for_with_an_image);
+	suite_add(mute, "mute");
 	suite_add_tcase(suite, mute);
 	return suite_run(suite);
 }

@@ -226,7 +226,7 @@ static const struct {
 	{NULL, 119, CUDA_ERROR_DEVICE_UNAVAILABLE, "Xid 119, by NVML"},
 };
 
-START_TEST(when_the_device_fails_everybody_gets_an_error)
+TEST_LOOP(device, when_the_device_fails_everybody_gets_an_error, 0, sizeof(failures) / sizeof(failures[0]))
 {
 	time_t begin;
 
@@ -247,10 +247,9 @@ START_TEST(when_the_device_fails_everybody_gets_an_error)
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
 }
-END_TEST
 
 /* Lines of the log in a row: the last one shows that those before it have been read. */
-START_TEST(a_fault_of_another_device_has_no_consequence)
+TEST(device, a_fault_of_another_device_has_no_consequence)
 {
 	gather();
 	for (int i = 0; i < 4; i++) {
@@ -266,9 +265,8 @@ START_TEST(a_fault_of_another_device_has_no_consequence)
 	write_log(failures[0].line);
 	expect_told(CUDA_ERROR_DEVICE_UNAVAILABLE, now());
 }
-END_TEST
 
-START_TEST(a_contained_fault_hurts_the_programs_of_its_executor)
+TEST(device, a_contained_fault_hurts_the_programs_of_its_executor)
 {
 	struct child other;
 	char line[128], why[400];
@@ -295,7 +293,6 @@ START_TEST(a_contained_fault_hurts_the_programs_of_its_executor)
 	ck_assert_int_eq(child_end(&other), CUDA_ERROR_DEVICE_UNAVAILABLE);
 	ck_assert_int_eq(service_log_count(&service, "culprit"), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -304,10 +301,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_loop_test(tests, when_the_device_fails_everybody_gets_an_error, 0,
-		sizeof(failures) / sizeof(failures[0]));
-	tcase_add_test(tests, a_fault_of_another_device_has_no_consequence);
-	tcase_add_test(tests, a_contained_fault_hurts_the_programs_of_its_executor);
+	suite_add(tests, "device");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -93,7 +93,7 @@ static int see(int expected)
 
 static const char *const numbers[] = {"2", "4"};
 
-START_TEST(a_program_sees_every_device)
+TEST_LOOP(devices, a_program_sees_every_device, 0, 2)
 {
 	start(numbers[_i], "devices = all\n");
 	ck_assert_int_eq(exit_status(spawn(see, atoi(numbers[_i]))), 0);
@@ -102,7 +102,6 @@ START_TEST(a_program_sees_every_device)
 		ck_assert_int_eq(status_counter(device((unsigned)i), "sessions_opened"), 0);
 	ck_assert_int_eq(service_log_count(&service, "device 1[") > 0, 1);
 }
-END_TEST
 
 static int see_list(int unused)
 {
@@ -126,13 +125,12 @@ static int see_list(int unused)
 	return 0;
 }
 
-START_TEST(a_list_chooses_and_orders)
+TEST(devices, a_list_chooses_and_orders)
 {
 	start("4", "devices = all\n");
 	for (int i = 0; i < 5; i++)
 		ck_assert_int_eq(exit_status(spawn(see_list, i)), 0);
 }
-END_TEST
 
 static int name_nothing(int with)
 {
@@ -158,13 +156,12 @@ static int name_nothing(int with)
 	return r == CUDA_ERROR_NO_DEVICE ? 0 : 2;
 }
 
-START_TEST(a_list_without_a_device_is_refused)
+TEST(devices, a_list_without_a_device_is_refused)
 {
 	start("4", "devices = all\n");
 	for (int i = 0; i < 5; i++)
 		ck_assert_int_eq(exit_status(spawn(name_nothing, i)), 0);
 }
-END_TEST
 
 /*
  * Where it works
@@ -199,7 +196,7 @@ static int ranked(int progress, int orders)
 	return 0;
 }
 
-START_TEST(each_rank_works_on_its_device)
+TEST(devices, each_rank_works_on_its_device)
 {
 	struct child children[4];
 
@@ -216,7 +213,6 @@ START_TEST(each_rank_works_on_its_device)
 		ck_assert_int_eq(child_end(&children[i]), 0);
 	}
 }
-END_TEST
 
 /*
  * Logical devices
@@ -260,14 +256,13 @@ static int see_copies(int unused)
 	return 0;
 }
 
-START_TEST(logical_devices_have_limits_of_their_own)
+TEST(devices, logical_devices_have_limits_of_their_own)
 {
 	start("1", "devices = 0,0,0\n[device 1]\nmemory_limit = 64M\nsm_percent = 50\n");
 	ck_assert_int_eq(exit_status(spawn(see_copies, 0)), 0);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(exit_status(spawn(see_limits, i)), 0);
 }
-END_TEST
 
 /* Has 40 MiB of the second device until it is ordered to end. */
 static int holder(int progress, int orders)
@@ -317,7 +312,7 @@ static int take_much_of_the_first(int unused)
 	return 0;
 }
 
-START_TEST(a_logical_device_has_a_size)
+TEST(devices, a_logical_device_has_a_size)
 {
 	struct child child;
 
@@ -330,7 +325,6 @@ START_TEST(a_logical_device_has_a_size)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static int obey_variable(int ordinal)
 {
@@ -342,13 +336,12 @@ static int obey_variable(int ordinal)
 	return total != (ordinal ? 48 : 32) * MIB;
 }
 
-START_TEST(limits_of_stock_mps_are_those_of_the_device)
+TEST(devices, limits_of_stock_mps_are_those_of_the_device)
 {
 	start("2", "devices = all\n");
 	ck_assert_int_eq(exit_status(spawn(obey_variable, 0)), 0);
 	ck_assert_int_eq(exit_status(spawn(obey_variable, 1)), 0);
 }
-END_TEST
 
 /*
  * What goes wrong
@@ -391,7 +384,7 @@ static int crash(int ordinal)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
 }
 
-START_TEST(a_fault_stays_on_its_device)
+TEST(devices, a_fault_stays_on_its_device)
 {
 	struct child beside, same;
 	pid_t executor;
@@ -411,9 +404,8 @@ START_TEST(a_fault_stays_on_its_device)
 	ck_assert_int_eq(child_end(&beside), 0);
 	ck_assert_int_eq(child_end(&same), 0);
 }
-END_TEST
 
-START_TEST(a_lost_executor_stays_on_its_device)
+TEST(devices, a_lost_executor_stays_on_its_device)
 {
 	struct child beside;
 	pid_t executor;
@@ -429,10 +421,9 @@ START_TEST(a_lost_executor_stays_on_its_device)
 	child_order(&beside);
 	ck_assert_int_eq(child_end(&beside), 0);
 }
-END_TEST
 
 /* A tool names a process, and no device. */
-START_TEST(a_tool_finds_a_program_on_its_device)
+TEST(devices, a_tool_finds_a_program_on_its_device)
 {
 	CUprocessState state = CU_PROCESS_STATE_FAILED;
 	struct child beside, same;
@@ -455,9 +446,8 @@ START_TEST(a_tool_finds_a_program_on_its_device)
 	ck_assert_int_eq(child_end(&beside), 0);
 	ck_assert_int_eq(child_end(&same), 0);
 }
-END_TEST
 
-START_TEST(a_dead_daemon_stays_on_its_device)
+TEST(devices, a_dead_daemon_stays_on_its_device)
 {
 	struct child beside, same;
 
@@ -475,7 +465,6 @@ START_TEST(a_dead_daemon_stays_on_its_device)
 	ck_assert_int_eq(child_end(&beside), 0);
 	ck_assert_int_eq(child_end(&same), 0);
 }
-END_TEST
 
 static pid_t holder_of(unsigned number)
 {
@@ -495,7 +484,7 @@ static int work_on(int ordinal)
 }
 
 /* Everything that serves one device is gone at once. */
-START_TEST(a_device_without_processes_is_served_again)
+TEST(devices, a_device_without_processes_is_served_again)
 {
 	struct child beside, same;
 
@@ -514,7 +503,6 @@ START_TEST(a_device_without_processes_is_served_again)
 	child_order(&beside);
 	ck_assert_int_eq(child_end(&beside), 0);
 }
-END_TEST
 
 /* Daemons that hang: connections wait in their sockets' queues. */
 static void hang(pid_t daemons[], int count)
@@ -563,7 +551,7 @@ static int name_the_last_of_four(int unused)
 	return work_on(0);
 }
 
-START_TEST(daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them)
+TEST(devices, daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them)
 {
 	pid_t daemons[3];
 
@@ -573,7 +561,6 @@ START_TEST(daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them)
 	ck_assert_int_eq(exit_status(spawn(see_the_last_of_four, 0)), 0);
 	go_on_all(daemons, 3);
 }
-END_TEST
 
 /*
  * The service
@@ -594,7 +581,7 @@ static int quit(int unused)
 	return 127;
 }
 
-START_TEST(the_service_ends_whole)
+TEST_LOOP(devices, the_service_ends_whole, 0, 2)
 {
 	start("4", "devices = all\n");
 	for (unsigned i = 0; i < 4; i++)
@@ -607,7 +594,6 @@ START_TEST(the_service_ends_whole)
 	for (unsigned i = 0; i < 4; i++)
 		ck_assert(!is_there(i));
 }
-END_TEST
 
 static bool fails_to_start(const char *there, const char *configuration)
 {
@@ -615,12 +601,11 @@ static bool fails_to_start(const char *there, const char *configuration)
 	return !service_start_configured(&service, configuration);
 }
 
-START_TEST(a_device_that_is_not_there_is_named)
+TEST(devices, a_device_that_is_not_there_is_named)
 {
 	ck_assert(fails_to_start("2", "devices = 0,2\n"));
 	ck_assert(fails_to_start("2", "devices = GPU-00\n"));
 }
-END_TEST
 
 int main(void)
 {
@@ -628,20 +613,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "devices");
 
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, a_program_sees_every_device, 0, 2);
-	tcase_add_test(tests, a_list_chooses_and_orders);
-	tcase_add_test(tests, a_list_without_a_device_is_refused);
-	tcase_add_test(tests, each_rank_works_on_its_device);
-	tcase_add_test(tests, logical_devices_have_limits_of_their_own);
-	tcase_add_test(tests, a_logical_device_has_a_size);
-	tcase_add_test(tests, limits_of_stock_mps_are_those_of_the_device);
-	tcase_add_test(tests, a_fault_stays_on_its_device);
-	tcase_add_test(tests, a_lost_executor_stays_on_its_device);
-	tcase_add_test(tests, a_tool_finds_a_program_on_its_device);
-	tcase_add_test(tests, a_dead_daemon_stays_on_its_device);
-	tcase_add_test(tests, a_device_without_processes_is_served_again);
-	tcase_add_test(tests, daemons_that_hang_cost_one_wait_and_nothing_who_cannot_see_them);
-	tcase_add_loop_test(tests, the_service_ends_whole, 0, 2);
-	tcase_add_test(tests, a_device_that_is_not_there_is_named);
+	suite_add(tests, "devices");
 	return suite_run(suite);
 }

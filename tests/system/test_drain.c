@@ -253,7 +253,7 @@ static void see_it_work(const struct child *child)
 	child_wait(child, 1);
 }
 
-START_TEST(programs_go_on_where_they_were)
+TEST(drain, programs_go_on_where_they_were)
 {
 	struct child idle, working, poor, variables;
 
@@ -296,10 +296,9 @@ START_TEST(programs_go_on_where_they_were)
 	ck_assert_int_eq(status_counter(&service, "keepers_lost"), 0);
 	ck_assert_int_eq(status_counter(&service, "faults"), 0);
 }
-END_TEST
 
 /* One of the two has no room at any moment, and it may be the one that was there. */
-START_TEST(programs_that_take_turns_go_on_as_well)
+TEST(drain_2, programs_that_take_turns_go_on_as_well)
 {
 	struct child one, other;
 	char text[1400] = "";
@@ -326,9 +325,8 @@ START_TEST(programs_that_take_turns_go_on_as_well)
 	ck_assert_int_eq(child_end(&one), 0);
 	ck_assert_int_eq(child_end(&other), 0);
 }
-END_TEST
 
-START_TEST(an_empty_service_can_be_drained_as_well)
+TEST(drain_3, an_empty_service_can_be_drained_as_well)
 {
 	start();
 	expect_done("refill");
@@ -344,9 +342,8 @@ START_TEST(an_empty_service_can_be_drained_as_well)
 		status_await_no_sessions(&service);
 	}
 }
-END_TEST
 
-START_TEST(who_ends_meanwhile_leaves_nothing)
+TEST(drain_3, who_ends_meanwhile_leaves_nothing)
 {
 	struct child stays, goes;
 	int fds[2], threads[2];
@@ -371,7 +368,6 @@ START_TEST(who_ends_meanwhile_leaves_nothing)
 	ck_assert_int_eq(child_end(&stays), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 /* Whether a process of the service has a file open. */
 static bool has_open(const char *path)
@@ -394,7 +390,7 @@ static bool has_open(const char *path)
 }
 
 /* The daemon has the device open by NVML. The library here has a FIFO in its place. */
-START_TEST(nvml_is_left_as_well)
+TEST(drain_4, nvml_is_left_as_well)
 {
 	char folder[] = "/tmp/frmps-nvml-XXXXXX", fifo[64];
 
@@ -420,10 +416,9 @@ START_TEST(nvml_is_left_as_well)
 	unlink(fifo);
 	rmdir(folder);
 }
-END_TEST
 
 /* What was suspended or paused before is so afterwards. */
-START_TEST(suspended_and_paused_programs_stay_so)
+TEST(drain_5, suspended_and_paused_programs_stay_so)
 {
 	struct child suspended, paused;
 	char number[24], text[400] = "";
@@ -453,7 +448,6 @@ START_TEST(suspended_and_paused_programs_stay_so)
 	ck_assert_int_eq(child_end(&suspended), 0);
 	ck_assert_int_eq(child_end(&paused), 0);
 }
-END_TEST
 
 static void expect_refused(const char *why, const struct child *who)
 {
@@ -467,7 +461,7 @@ static void expect_refused(const char *why, const struct child *who)
 	ck_assert(is_device("serving"));
 }
 
-START_TEST(what_cannot_move_is_named_before_anything_moves)
+TEST(drain_5, what_cannot_move_is_named_before_anything_moves)
 {
 	struct child good, array, values, texture;
 
@@ -494,7 +488,6 @@ START_TEST(what_cannot_move_is_named_before_anything_moves)
 	see_it_work(&good);
 	ck_assert_int_eq(child_end(&good), 0);
 }
-END_TEST
 
 /* Return: 0 the service refuses both */
 static int stranger(int number)
@@ -507,7 +500,7 @@ static int stranger(int number)
 	return order("refill", text, sizeof(text)) || !strstr(text, "only root") ? 3 : number;
 }
 
-START_TEST(it_is_the_operators_to_order)
+TEST(drain_5, it_is_the_operators_to_order)
 {
 	start();
 	if (geteuid())
@@ -516,9 +509,8 @@ START_TEST(it_is_the_operators_to_order)
 	ck_assert_int_eq(exit_status(spawn(stranger, 0)), 0);
 	ck_assert(is_device("serving"));
 }
-END_TEST
 
-START_TEST(work_that_does_not_end_calls_it_off)
+TEST(drain_5, work_that_does_not_end_calls_it_off)
 {
 	struct child good, endless;
 
@@ -533,9 +525,8 @@ START_TEST(work_that_does_not_end_calls_it_off)
 	child_order(&good);
 	ck_assert_int_eq(child_end(&good), 0);
 }
-END_TEST
 
-START_TEST(a_program_with_an_error_is_no_obstacle)
+TEST(drain_5, a_program_with_an_error_is_no_obstacle)
 {
 	struct child bad;
 
@@ -549,7 +540,6 @@ START_TEST(a_program_with_an_error_is_no_obstacle)
 	expect_done("refill");
 	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
 }
-END_TEST
 
 static const char *asked_what;
 
@@ -563,7 +553,7 @@ static int asker(int number)
 	return 0;
 }
 
-START_TEST(the_opposite_order_wins)
+TEST(drain_5, the_opposite_order_wins)
 {
 	struct child child;
 	char text[1400];
@@ -589,9 +579,8 @@ START_TEST(the_opposite_order_wins)
 	}
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(a_daemon_that_dies_comes_back_drained)
+TEST(drain_5, a_daemon_that_dies_comes_back_drained)
 {
 	struct child child, working;
 
@@ -617,7 +606,6 @@ START_TEST(a_daemon_that_dies_comes_back_drained)
 	ck_assert_int_eq(child_end(&working), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 /* One of the service's processes; the device's may not be there. */
 static void kill_something(unsigned number, int *daemons)
@@ -633,7 +621,7 @@ static void kill_something(unsigned number, int *daemons)
 		ck_assert(service_log_wait(&service, "the daemon is back", *daemons, LATER_S));
 }
 
-START_TEST(kills_at_any_moment_harm_nothing)
+TEST(drain_5, kills_at_any_moment_harm_nothing)
 {
 	const char *text = getenv("FRMPS_TEST_DRAIN_KILLS");
 	int kills = text ? atoi(text) : 14, daemons = 0;
@@ -679,7 +667,6 @@ START_TEST(kills_at_any_moment_harm_nothing)
 	ck_assert_int_eq(child_end(&other), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -688,21 +675,13 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, programs_go_on_where_they_were);
+	suite_add(tests, "drain");
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
-		tcase_add_test(tests, programs_that_take_turns_go_on_as_well);
-	tcase_add_test(tests, an_empty_service_can_be_drained_as_well);
-	tcase_add_test(tests, who_ends_meanwhile_leaves_nothing);
+		suite_add(tests, "drain_2");
+	suite_add(tests, "drain_3");
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
-		tcase_add_test(tests, nvml_is_left_as_well);
-	tcase_add_test(tests, suspended_and_paused_programs_stay_so);
-	tcase_add_test(tests, what_cannot_move_is_named_before_anything_moves);
-	tcase_add_test(tests, it_is_the_operators_to_order);
-	tcase_add_test(tests, work_that_does_not_end_calls_it_off);
-	tcase_add_test(tests, a_program_with_an_error_is_no_obstacle);
-	tcase_add_test(tests, the_opposite_order_wins);
-	tcase_add_test(tests, a_daemon_that_dies_comes_back_drained);
-	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
+		suite_add(tests, "drain_4");
+	suite_add(tests, "drain_5");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -168,7 +168,7 @@ static pid_t start_both(
 	return second;
 }
 
-START_TEST(one_records_another_waits)
+TEST_LOOP(events, one_records_another_waits, 0, 2)
 {
 	struct child first;
 	int result;
@@ -182,10 +182,9 @@ START_TEST(one_records_another_waits)
 	record_on(&first);
 	close_all();
 }
-END_TEST
 
 /* Both are in the executor that dies; what they had given waits at the gate. */
-START_TEST(records_and_waits_survive_their_executor)
+TEST(events, records_and_waits_survive_their_executor)
 {
 	struct child first;
 	int result;
@@ -198,10 +197,9 @@ START_TEST(records_and_waits_survive_their_executor)
 	record_on(&first);
 	close_all();
 }
-END_TEST
 
 /* Nobody will open the gate: the record is done with the end of its program. */
-START_TEST(a_program_that_ends_keeps_nobody)
+TEST_LOOP(events, a_program_that_ends_keeps_nobody, 0, 2)
 {
 	struct child first;
 	int result;
@@ -214,7 +212,6 @@ START_TEST(a_program_that_ends_keeps_nobody)
 	ck_assert_int_eq(child_end(&first), 1000 + SIGKILL);
 	close_all();
 }
-END_TEST
 
 /* Waits for another program's event, or asks for it all the time; answers with what ends that. */
 static int left_behind(int asks)
@@ -236,7 +233,7 @@ static int left_behind(int asks)
 }
 
 /* Nobody will say that the record is done. */
-START_TEST(without_a_service_nobody_waits)
+TEST_LOOP(events, without_a_service_nobody_waits, 0, 2)
 {
 	struct child first;
 	int result;
@@ -251,7 +248,6 @@ START_TEST(without_a_service_nobody_waits)
 	child_end(&first);
 	service_stop(&service);
 }
-END_TEST
 
 /* What is destroyed before its record is done is nobody else's event until then. */
 static void destroy_early(CUstream stream)
@@ -296,14 +292,13 @@ static int exports_many(int count)
 	return 0;
 }
 
-START_TEST(events_that_were_sent_are_given_back)
+TEST(events, events_that_were_sent_are_given_back)
 {
 	open_pipes();
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(exports_many, 70000)), 0);
 	close_all();
 }
-END_TEST
 
 #define PAGES_MAX    4096 /* a program has room for */
 #define PAGES_OF_ONE 1380 /* all exporters have more */
@@ -437,14 +432,13 @@ static int opens_of_many(int unused)
 }
 
 /* A program that lives long opens events of many that do not. */
-START_TEST(events_of_others_are_let_go)
+TEST(events, events_of_others_are_let_go)
 {
 	open_pipes();
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(opens_of_many, 0)), 0);
 	close_all();
 }
-END_TEST
 
 /* What is refused at a limit is there once the program has freed its memory. */
 static int exports_at_limit(int unused)
@@ -463,14 +457,13 @@ static int exports_at_limit(int unused)
 	return 0;
 }
 
-START_TEST(events_are_refused_at_a_limit_only)
+TEST(events, events_are_refused_at_a_limit_only)
 {
 	open_pipes();
 	ck_assert(service_start_configured(&service, "pinned_limit = 16M\n"));
 	ck_assert_int_eq(exit_status(spawn(exports_at_limit, 0)), 0);
 	close_all();
 }
-END_TEST
 
 static int opens_stale(int unused)
 {
@@ -503,7 +496,7 @@ static int leaves_handle(int unused)
 	return 0;
 }
 
-START_TEST(stale_handles_cost_nothing)
+TEST(events, stale_handles_cost_nothing)
 {
 	open_pipes();
 	ck_assert(service_start(&service, NULL));
@@ -512,7 +505,6 @@ START_TEST(stale_handles_cost_nothing)
 	ck_assert_int_eq(exit_status(spawn(opens_stale, 0)), 0);
 	close_all();
 }
-END_TEST
 
 int main(void)
 {
@@ -520,14 +512,7 @@ int main(void)
 	TCase *tests = tcase_create("events");
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_loop_test(tests, one_records_another_waits, 0, 2);
-	tcase_add_test(tests, records_and_waits_survive_their_executor);
-	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
-	tcase_add_loop_test(tests, without_a_service_nobody_waits, 0, 2);
-	tcase_add_test(tests, events_that_were_sent_are_given_back);
-	tcase_add_test(tests, events_of_others_are_let_go);
-	tcase_add_test(tests, events_are_refused_at_a_limit_only);
-	tcase_add_test(tests, stale_handles_cost_nothing);
+	suite_add(tests, "events");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -177,26 +177,24 @@ static void run_takers(void)
 	ck_assert_uint_gt(model->refusals, CALLS / 10);
 }
 
-START_TEST(limits_are_exact)
+TEST(limits, limits_are_exact)
 {
 	start("8G", "guard = off\n");
 	for (unsigned i = 0; i < PROGRAMS; i++)
 		model->limit[i] = 20 + 17 * i;
 	run_takers();
 }
-END_TEST
 
-START_TEST(guarantees_are_exact)
+TEST(whole_device, guarantees_are_exact)
 {
 	start("640M", "guard = off\nmemory_guarantee = 40M\n");
 	model->total = 320;
 	model->guarantee = 20;
 	run_takers();
 }
-END_TEST
 
 /* Some have a limit as well. */
-START_TEST(guarantees_and_limits_are_exact)
+TEST(whole_device, guarantees_and_limits_are_exact)
 {
 	start("640M", "guard = off\nmemory_guarantee = 40M\n");
 	model->total = 320;
@@ -205,7 +203,6 @@ START_TEST(guarantees_and_limits_are_exact)
 		model->limit[i] = 20 + 5 * i;
 	run_takers();
 }
-END_TEST
 
 /*
  * Who ends, who is refused
@@ -263,7 +260,7 @@ static int ended(struct child *child)
 }
 
 /* 128 granules. */
-START_TEST(who_is_furthest_beyond_its_guarantee_ends)
+TEST(whole_device, who_is_furthest_beyond_its_guarantee_ends)
 {
 	struct child most, more, owner;
 
@@ -280,9 +277,8 @@ START_TEST(who_is_furthest_beyond_its_guarantee_ends)
 	ck_assert_int_eq(ended(&more), 0);
 	ck_assert_int_eq(ended(&most), 20);
 }
-END_TEST
 
-START_TEST(nobody_ends_for_more_than_a_guarantee)
+TEST(whole_device, nobody_ends_for_more_than_a_guarantee)
 {
 	struct child most, other;
 
@@ -294,7 +290,6 @@ START_TEST(nobody_ends_for_more_than_a_guarantee)
 	ck_assert_int_eq(ended(&other), 10);
 	ck_assert_int_eq(ended(&most), 0);
 }
-END_TEST
 
 static int refused(int unused)
 {
@@ -302,7 +297,7 @@ static int refused(int unused)
 	return cuInit(0) == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 2;
 }
 
-START_TEST(who_cannot_have_its_guarantee_is_refused)
+TEST(whole_device, who_cannot_have_its_guarantee_is_refused)
 {
 	struct child first;
 
@@ -316,9 +311,8 @@ START_TEST(who_cannot_have_its_guarantee_is_refused)
 		1, SECONDS));
 	ck_assert_int_eq(ended(&first), 0);
 }
-END_TEST
 
-START_TEST(what_others_hold_already_cannot_be_guaranteed)
+TEST(whole_device, what_others_hold_already_cannot_be_guaranteed)
 {
 	struct child first;
 
@@ -331,7 +325,6 @@ START_TEST(what_others_hold_already_cannot_be_guaranteed)
 		1, SECONDS));
 	ck_assert_int_eq(ended(&first), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -343,14 +336,9 @@ int main(void)
 	tcase_set_timeout(whole, 300);
 	tcase_add_checked_fixture(limits, NULL, stop);
 	tcase_add_checked_fixture(whole, NULL, stop);
-	tcase_add_test(limits, limits_are_exact);
+	suite_add(limits, "limits");
 	if (!backend || strcmp(backend, "host") == 0) {
-		tcase_add_test(whole, guarantees_are_exact);
-		tcase_add_test(whole, guarantees_and_limits_are_exact);
-		tcase_add_test(whole, who_is_furthest_beyond_its_guarantee_ends);
-		tcase_add_test(whole, nobody_ends_for_more_than_a_guarantee);
-		tcase_add_test(whole, who_cannot_have_its_guarantee_is_refused);
-		tcase_add_test(whole, what_others_hold_already_cannot_be_guaranteed);
+		suite_add(whole, "whole_device");
 	}
 	return suite_run(suite);
 }

@@ -113,7 +113,7 @@ static int others_program(int number)
 	return one_program(number);
 }
 
-START_TEST(programs_of_a_user_share_one_executor)
+TEST(exclusive, programs_of_a_user_share_one_executor)
 {
 	struct child first, second;
 
@@ -129,9 +129,8 @@ START_TEST(programs_of_a_user_share_one_executor)
 	ck_assert_int_eq(child_end(&first), 0);
 	ck_assert_int_eq(child_end(&second), 0);
 }
-END_TEST
 
-START_TEST(faults_are_contained)
+TEST(exclusive, faults_are_contained)
 {
 	struct child child;
 	pid_t executor;
@@ -149,10 +148,9 @@ START_TEST(faults_are_contained)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* The next one can only start when the kernel has ended the old one. */
-START_TEST(a_lost_executor_is_replaced)
+TEST(exclusive, a_lost_executor_is_replaced)
 {
 	struct child child;
 
@@ -168,9 +166,8 @@ START_TEST(a_lost_executor_is_replaced)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(users_come_one_after_the_other)
+TEST(exclusive, users_come_one_after_the_other)
 {
 	struct child child;
 
@@ -191,9 +188,8 @@ START_TEST(users_come_one_after_the_other)
 		ck_assert_int_eq(exit_status(spawn(one_program, i)), 0);
 	}
 }
-END_TEST
 
-START_TEST(no_program_gets_an_executor_of_its_own)
+TEST(exclusive, no_program_gets_an_executor_of_its_own)
 {
 	struct child child;
 	char line[256];
@@ -208,10 +204,9 @@ START_TEST(no_program_gets_an_executor_of_its_own)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* The configuration wants it: then it is the only one there. */
-START_TEST(isolated_programs_come_one_after_the_other)
+TEST(exclusive, isolated_programs_come_one_after_the_other)
 {
 	struct child child;
 
@@ -223,9 +218,8 @@ START_TEST(isolated_programs_come_one_after_the_other)
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(exit_status(spawn(one_program, 0)), 0);
 }
-END_TEST
 
-START_TEST(the_next_daemon_knows_the_mode)
+TEST(exclusive, the_next_daemon_knows_the_mode)
 {
 	struct child child;
 
@@ -242,10 +236,9 @@ START_TEST(the_next_daemon_knows_the_mode)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* Somebody outside the service has the device while the next executor is to start. */
-START_TEST(a_stranger_that_has_the_device_is_named)
+TEST(exclusive, a_stranger_that_has_the_device_is_named)
 {
 	int fd = open(mode, O_RDONLY | O_CLOEXEC);
 
@@ -261,9 +254,8 @@ START_TEST(a_stranger_that_has_the_device_is_named)
 	ck_assert_int_eq(exit_status(spawn(one_program, 0)), 0);
 	ck_assert_int_eq(service_stop(&service), 0);
 }
-END_TEST
 
-START_TEST(a_prohibited_device_is_not_served)
+TEST(exclusive, a_prohibited_device_is_not_served)
 {
 	char line[512];
 
@@ -274,10 +266,9 @@ START_TEST(a_prohibited_device_is_not_served)
 		getenv("FRMPS_TEST_SERVER"), service_backend(), mode);
 	folder_shell(line);
 }
-END_TEST
 
 /* doctor and status say what the mode is, and that it was changed. */
-START_TEST(the_mode_is_told)
+TEST(exclusive, the_mode_is_told)
 {
 	char line[256];
 
@@ -289,7 +280,6 @@ START_TEST(the_mode_is_told)
 		getenv("FRMPS_TEST_CTL"));
 	folder_shell(line);
 }
-END_TEST
 
 int main(void)
 {
@@ -301,16 +291,7 @@ int main(void)
 		return 77;
 	}
 	tcase_add_checked_fixture(cases, set_up, tear_down);
-	tcase_add_test(cases, programs_of_a_user_share_one_executor);
-	tcase_add_test(cases, faults_are_contained);
-	tcase_add_test(cases, a_lost_executor_is_replaced);
-	tcase_add_test(cases, users_come_one_after_the_other);
-	tcase_add_test(cases, no_program_gets_an_executor_of_its_own);
-	tcase_add_test(cases, isolated_programs_come_one_after_the_other);
-	tcase_add_test(cases, the_next_daemon_knows_the_mode);
-	tcase_add_test(cases, a_stranger_that_has_the_device_is_named);
-	tcase_add_test(cases, a_prohibited_device_is_not_served);
-	tcase_add_test(cases, the_mode_is_told);
+	suite_add(cases, "exclusive");
 	suite_add_tcase(suite, cases);
 	return suite_run(suite);
 }

@@ -253,7 +253,7 @@ static void see_them_go_on(const struct company *company, struct child *survivor
 	}
 }
 
-START_TEST(kernels_that_count_are_exact_beside_faults)
+TEST_LOOP(faults, kernels_that_count_are_exact_beside_faults, 0, 3)
 {
 	const struct company *company = &companies[_i];
 	struct child survivors[SURVIVORS_MAX];
@@ -275,11 +275,10 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 	ck_assert_int_eq(
 		service_log_count(&service, "told an error beside it: nobody"), classes_count * faults());
 }
-END_TEST
 
 /* The service does not know the driver: who had work on the device is told, nobody else, and nobody
  * is blamed. */
-START_TEST(a_fault_of_nobody_knows_whom_is_told)
+TEST(faults, a_fault_of_nobody_knows_whom_is_told)
 {
 	struct child survivors[SURVIVORS_MAX], culprit, other;
 	const struct company *company = &companies[0];
@@ -301,9 +300,8 @@ START_TEST(a_fault_of_nobody_knows_whom_is_told)
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 	ck_assert_int_eq(status_counter(&service, "culprits"), 0);
 }
-END_TEST
 
-START_TEST(two_at_once_are_both_culprits)
+TEST(faults, two_at_once_are_both_culprits)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
@@ -320,7 +318,6 @@ START_TEST(two_at_once_are_both_culprits)
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 	ck_assert(service_log_wait(&service, "verdict: culprit is process", 2, 60));
 }
-END_TEST
 
 /* A program whose kernel does not end: it is told so, and nothing else happens. */
 static int endless(int unused)
@@ -331,7 +328,7 @@ static int endless(int unused)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_TIMEOUT ? 0 : 2;
 }
 
-START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
+TEST(limit, a_kernel_over_its_limit_ends_its_program_alone)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
@@ -349,12 +346,11 @@ START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
 	ck_assert_int_eq(status_counter(&service, "kernels_ended"), 1);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
-END_TEST
 
 static const char *const ways_not_to_end[] = {"none", "vain"};
 
 /* It costs the others a pause, and nothing else. */
-START_TEST(a_kernel_that_cannot_be_ended_costs_an_executor)
+TEST_LOOP(limit_2, a_kernel_that_cannot_be_ended_costs_an_executor, 0, 2)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
@@ -373,14 +369,13 @@ START_TEST(a_kernel_that_cannot_be_ended_costs_an_executor)
 	ck_assert_int_eq(status_counter(&service, "kernels_ended"), 0);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
-END_TEST
 
 /*
  * An assertion that fails, and nobody says so while anything runs
  */
 
 /* The driver itself says so then, and the canary is not needed. */
-START_TEST(an_assert_is_found_when_nothing_runs_any_more)
+TEST(assert, an_assert_is_found_when_nothing_runs_any_more)
 {
 	struct child culprit, other;
 
@@ -398,9 +393,8 @@ START_TEST(an_assert_is_found_when_nothing_runs_any_more)
 	ck_assert_int_eq(child_end(&other), TOLD);
 	ck_assert(service_log_wait(&service, "code 710 CUDA_ERROR_ASSERT", 1, 60));
 }
-END_TEST
 
-START_TEST(an_assert_beside_a_kernel_without_end_is_found)
+TEST(assert, an_assert_beside_a_kernel_without_end_is_found)
 {
 	struct child culprit, other, survivors[1];
 	const struct company *company = &companies[0];
@@ -421,9 +415,8 @@ START_TEST(an_assert_beside_a_kernel_without_end_is_found)
 	ck_assert_int_eq(child_end(&other), TOLD);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
-END_TEST
 
-START_TEST(a_long_kernel_is_no_sign_of_a_fault)
+TEST(assert, a_long_kernel_is_no_sign_of_a_fault)
 {
 	struct child other, survivors[1];
 	const struct company *company = &companies[1];
@@ -442,14 +435,13 @@ START_TEST(a_long_kernel_is_no_sign_of_a_fault)
 	ck_assert_int_eq(child_end(&other), EXACT);
 	ck_assert_int_eq(service_log_count(&service, "the device has begun nothing"), 0);
 }
-END_TEST
 
 /*
  * NVML
  */
 
 /* It does not say whose the fault was. If it was one of this service's, its executor says so. */
-START_TEST(a_word_of_nvml_alone_costs_nothing)
+TEST(nvml, a_word_of_nvml_alone_costs_nothing)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
@@ -477,7 +469,6 @@ START_TEST(a_word_of_nvml_alone_costs_nothing)
 	*strrchr(path, '/') = '\0';
 	rmdir(path);
 }
-END_TEST
 
 /* What `frmpsctl quarantine` is told, and what is said to it. */
 static json_t *quarantine(const struct wire_names *arguments)
@@ -542,7 +533,7 @@ static void expect_newcomer(const struct child *survivor, bool shares)
 	ck_assert_int_eq(child_end(&child), EXACT);
 }
 
-START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
+TEST(faults, a_program_that_faults_again_and_again_is_kept_alone)
 {
 	struct child survivors[SURVIVORS_MAX], apart;
 	const struct company *company = &companies[0];
@@ -567,11 +558,10 @@ START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 	ck_assert(service_log_wait(&service, "verdict: culprit is process", 5, 60));
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
-END_TEST
 
 /* The values are in the context of an executor that dies: told is who has written there, whoever
  * has only found the kernel is not. */
-START_TEST(what_only_kernels_know_is_not_lost_in_silence)
+TEST(faults, what_only_kernels_know_is_not_lost_in_silence)
 {
 	child_function *const kinds[] = {tallier, graph_tallier, late_tallier};
 	const int ends[] = {TOLD, TOLD, EXACT};
@@ -590,7 +580,6 @@ START_TEST(what_only_kernels_know_is_not_lost_in_silence)
 	}
 	ck_assert_int_eq(service_log_count(&service, "in its modules' variables"), 2);
 }
-END_TEST
 
 /* Ends well if it is told an error. */
 static int loader_of_what_crashes(int number)
@@ -605,7 +594,7 @@ static int loader_of_what_crashes(int number)
 }
 
 /* A load that crashes the executor is asked for twice, and who has kernels then is not to blame. */
-START_TEST(what_crashes_executors_is_not_loaded_for_ever)
+TEST(loads, what_crashes_executors_is_not_loaded_for_ever)
 {
 	struct child bystander;
 
@@ -622,7 +611,6 @@ START_TEST(what_crashes_executors_is_not_loaded_for_ever)
 	child_order(&bystander);
 	ck_assert_int_eq(child_end(&bystander), 0);
 }
-END_TEST
 
 /* Its module crashes each executor but the first that loads it. Ends: 0 nothing is wrong, TOLD an
  * error. */
@@ -661,7 +649,7 @@ static long long immovable_sessions(void)
 }
 
 /* What a session has crashes standbys: the others have one all the same. */
-START_TEST(what_crashes_standbys_is_left_out_of_them)
+TEST(loads, what_crashes_standbys_is_left_out_of_them)
 {
 	char mark[] = "/tmp/frmps-crash-XXXXXX", line[256];
 	struct child bystander, holder;
@@ -696,9 +684,8 @@ START_TEST(what_crashes_standbys_is_left_out_of_them)
 	ck_assert_int_eq(child_end(&bystander), EXACT);
 	unlink(mark);
 }
-END_TEST
 
-START_TEST(isolated_programs_do_not_see_each_others_faults)
+TEST(faults, isolated_programs_do_not_see_each_others_faults)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
@@ -711,7 +698,6 @@ START_TEST(isolated_programs_do_not_see_each_others_faults)
 	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 1"), 0);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
-END_TEST
 
 int main(void)
 {
@@ -720,37 +706,29 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, kernels_that_count_are_exact_beside_faults, 0, 3);
-	tcase_add_test(tests, a_fault_of_nobody_knows_whom_is_told);
-	tcase_add_test(tests, two_at_once_are_both_culprits);
-	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
-	tcase_add_test(tests, what_only_kernels_know_is_not_lost_in_silence);
-	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
+	suite_add(tests, "faults");
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("limit");
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, a_kernel_over_its_limit_ends_its_program_alone);
+	suite_add(tests, "limit");
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
-		tcase_add_loop_test(tests, a_kernel_that_cannot_be_ended_costs_an_executor, 0, 2);
+		suite_add(tests, "limit_2");
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("nvml");
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, a_word_of_nvml_alone_costs_nothing);
+	suite_add(tests, "nvml");
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("assert");
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, an_assert_is_found_when_nothing_runs_any_more);
-	tcase_add_test(tests, an_assert_beside_a_kernel_without_end_is_found);
-	tcase_add_test(tests, a_long_kernel_is_no_sign_of_a_fault);
+	suite_add(tests, "assert");
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("loads");
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, what_crashes_executors_is_not_loaded_for_ever);
-	tcase_add_test(tests, what_crashes_standbys_is_left_out_of_them);
+	suite_add(tests, "loads");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

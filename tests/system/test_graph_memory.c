@@ -20,7 +20,7 @@ static CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(size_t bytes)
 	};
 }
 
-START_TEST(graphs_have_memory)
+TEST(graph_memory, graphs_have_memory)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraphNode nodes[4];
@@ -49,10 +49,9 @@ START_TEST(graphs_have_memory)
 	ck_cuda(cuGraphExecDestroy(exec));
 	ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
 /* A program would touch memory of the host itself. */
-START_TEST(memory_of_another_kind_is_refused)
+TEST(graph_memory, memory_of_another_kind_is_refused)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS host = alloc_params(4096), far = host, none = host;
 	CUgraphNode node;
@@ -70,12 +69,11 @@ START_TEST(memory_of_another_kind_is_refused)
 	ck_assert_int_ne(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_SUCCESS);
 	ck_assert_uint_eq(node_count(graph), 0);
 }
-END_TEST
 
 #define LARGE (UINT64_C(256) << 20)
 
 /* The last that knew of it but the program. */
-START_TEST(memory_that_outlived_its_graph_is_freed)
+TEST_LOOP(graph_memory_2, memory_that_outlived_its_graph_is_freed, 0, 2)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(LARGE);
 	size_t before, after, total;
@@ -100,10 +98,9 @@ START_TEST(memory_that_outlived_its_graph_is_freed)
 	ck_cuda(cuMemGetInfo_v2(&after, &total));
 	ck_assert_uint_gt(after, before - LARGE / 2);
 }
-END_TEST
 
 /* Nobody could before: it ran. */
-START_TEST(a_trim_frees_what_a_destroyed_graph_ran_with)
+TEST(graph_memory, a_trim_frees_what_a_destroyed_graph_ran_with)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(LARGE);
 	size_t before, after, total;
@@ -131,7 +128,6 @@ START_TEST(a_trim_frees_what_a_destroyed_graph_ran_with)
 	ck_cuda(cuMemGetInfo_v2(&after, &total));
 	ck_assert_uint_gt(after, before - LARGE / 2);
 }
-END_TEST
 
 static void expect_graph_memory(uint64_t current, uint64_t high)
 {
@@ -155,7 +151,7 @@ static const struct {
 } graph_sizes[] = {{4096, 32 << 20}, {100 << 20, 128 << 20}};
 
 /* Memory of graphs is there from the first launch to a trim. */
-START_TEST(graph_memory_is_counted)
+TEST_LOOP(graph_memory_3, graph_memory_is_counted, 0, 2)
 {
 	const uint64_t counted = graph_sizes[_i].counted;
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(graph_sizes[_i].asked);
@@ -183,10 +179,9 @@ START_TEST(graph_memory_is_counted)
 		expect_graph_memory(0, counted);
 	}
 }
-END_TEST
 
 /* Not freed in the graph: the program's, until it frees it. */
-START_TEST(memory_outlives_a_launch)
+TEST(graph_memory_3, memory_outlives_a_launch)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraphNode node;
@@ -208,10 +203,9 @@ START_TEST(memory_outlives_a_launch)
 	expect_words(alloc.dptr, WORDS, 3);
 	ck_cuda(cuMemFree_v2(alloc.dptr));
 }
-END_TEST
 
 /* Two nodes allocate; while one's memory is not free, the other's stays so. */
-START_TEST(a_refused_launch_allocates_nothing)
+TEST(graph_memory_3, a_refused_launch_allocates_nothing)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc[2];
 	CUgraphNode nodes[2];
@@ -236,10 +230,9 @@ START_TEST(a_refused_launch_allocates_nothing)
 	}
 	run(exec, stream);
 }
-END_TEST
 
 /* An event that is gone is noticed behind the nodes' memory. */
-START_TEST(a_launch_that_fails_at_once_changes_no_memory)
+TEST(graph_memory_3, a_launch_that_fails_at_once_changes_no_memory)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4), other = alloc_params(WORDS * 4);
 	CUgraphExec exec, first;
@@ -274,9 +267,8 @@ START_TEST(a_launch_that_fails_at_once_changes_no_memory)
 	run(first, stream);
 	ck_cuda(cuMemFree_v2(other.dptr));
 }
-END_TEST
 
-START_TEST(stream_ordered_memory_becomes_nodes)
+TEST(graph_memory_3, stream_ordered_memory_becomes_nodes)
 {
 	CUdeviceptr out, p;
 	CUgraphExec exec;
@@ -299,9 +291,8 @@ START_TEST(stream_ordered_memory_becomes_nodes)
 	run(exec, stream);
 	expect_words(out, WORDS, 21);
 }
-END_TEST
 
-START_TEST(nothing_is_taken_out_of_graphs_with_memory)
+TEST(graph_memory_3, nothing_is_taken_out_of_graphs_with_memory)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraphNode nodes[3];
@@ -322,7 +313,6 @@ START_TEST(nothing_is_taken_out_of_graphs_with_memory)
 	run(instantiate(graph), new_stream());
 	expect_words(alloc.dptr, WORDS, 13);
 }
-END_TEST
 
 /* What a call is refused with is said on standard error. */
 static CUresult add_moved(CUgraph parent, CUgraph child, char *ret_text, size_t size)
@@ -346,7 +336,7 @@ static CUresult add_moved(CUgraph parent, CUgraph child, char *ret_text, size_t 
 }
 
 /* There is one such memory; copies of the graph would share it. */
-START_TEST(graphs_with_memory_are_no_children)
+TEST(graph_memory_3, graphs_with_memory_are_no_children)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraph graph, parent, child, clone;
@@ -379,11 +369,10 @@ START_TEST(graphs_with_memory_are_no_children)
 	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_assert_uint_eq(node_count(child), 0);
 }
-END_TEST
 
 /* What others do at that time may wait for this very thread. Memory that was freed behind such work
  * stays. */
-START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
+TEST(graph_memory_3, graphs_with_memory_come_and_go_beside_work_that_waits)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS inside = alloc_params(WORDS * 4), left = alloc_params(WORDS * 4);
 	CUgraphExec closed, open;
@@ -427,11 +416,10 @@ START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
 	expect_words(out, WORDS, 7);
 	ck_cuda(cuMemFree_v2(next));
 }
-END_TEST
 
 /* The memory has one address: the next launch must not write what is still read by work in front of
  * the free. */
-START_TEST(a_launch_waits_for_the_free_before_it)
+TEST(graph_memory_3, a_launch_waits_for_the_free_before_it)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUstream stream, reader, other;
@@ -472,10 +460,9 @@ START_TEST(a_launch_waits_for_the_free_before_it)
 	expect_words(alloc.dptr, WORDS, 7);
 	ck_cuda(cuMemFree_v2(alloc.dptr));
 }
-END_TEST
 
 /* Two would write to the same memory, each on its stream. */
-START_TEST(graphs_with_memory_are_instantiated_once_at_a_time)
+TEST(graph_memory_3, graphs_with_memory_are_instantiated_once_at_a_time)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraph graph, other;
@@ -501,9 +488,8 @@ START_TEST(graphs_with_memory_are_instantiated_once_at_a_time)
 		ck_cuda(cuGraphExecDestroy(exec));
 	}
 }
-END_TEST
 
-START_TEST(a_launch_frees_what_is_allocated)
+TEST(graph_memory_3, a_launch_frees_what_is_allocated)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4), inside = alloc_params(WORDS * 4);
 	CUgraph graph, other;
@@ -532,9 +518,8 @@ START_TEST(a_launch_frees_what_is_allocated)
 	ck_cuda(cuMemFree_v2(alloc.dptr));
 	ck_assert_int_eq(cuGraphLaunch(frees, stream), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_graph_frees_memory_once)
+TEST(graph_memory_3, a_graph_frees_memory_once)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	CUgraphNode nodes[2], again;
@@ -549,10 +534,9 @@ START_TEST(a_graph_frees_memory_once)
 	ck_assert_uint_eq(node_count(graph), 2);
 	ck_cuda(cuGraphDestroy(graph));
 }
-END_TEST
 
 /* Memory of graphs is given back once: with the context, or with the graph. */
-START_TEST(graphs_outlive_their_context)
+TEST(graph_memory_5, graphs_outlive_their_context)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
 	uint32_t from[WORDS] = {0}, *pinned[4];
@@ -591,7 +575,6 @@ START_TEST(graphs_outlive_their_context)
 	}
 	ck_cuda(cuCtxDestroy_v2(second));
 }
-END_TEST
 
 /* Return: the thread's time for a launch with so many allocations and frees, in ns: the shortest of
  * some */
@@ -629,7 +612,7 @@ static uint64_t launch_ns(uint32_t count)
 }
 
 /* Ten times as many nodes take about ten times as long; a hundred times would be quadratic. */
-START_TEST(a_launch_takes_no_longer_for_a_node_where_there_are_many)
+TEST(graph_memory_4, a_launch_takes_no_longer_for_a_node_where_there_are_many)
 {
 	uint64_t few, many;
 
@@ -638,7 +621,6 @@ START_TEST(a_launch_takes_no_longer_for_a_node_where_there_are_many)
 	many = launch_ns(5000);
 	ck_assert_uint_lt(many, 60 * few);
 }
-END_TEST
 
 int main(void)
 {
@@ -647,27 +629,14 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, graphs_have_memory);
-	tcase_add_test(tests, memory_of_another_kind_is_refused);
-	tcase_add_test(tests, a_trim_frees_what_a_destroyed_graph_ran_with);
+	suite_add(tests, "graph_memory");
 	/* The driver keeps it for other graphs. */
 	if (!is_native())
-		tcase_add_loop_test(tests, memory_that_outlived_its_graph_is_freed, 0, 2);
-	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
-	tcase_add_test(tests, memory_outlives_a_launch);
-	tcase_add_test(tests, a_refused_launch_allocates_nothing);
-	tcase_add_test(tests, a_launch_that_fails_at_once_changes_no_memory);
-	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
-	tcase_add_test(tests, nothing_is_taken_out_of_graphs_with_memory);
-	tcase_add_test(tests, graphs_with_memory_are_no_children);
-	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
-	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
-	tcase_add_test(tests, graphs_with_memory_are_instantiated_once_at_a_time);
-	tcase_add_test(tests, a_launch_frees_what_is_allocated);
-	tcase_add_test(tests, a_graph_frees_memory_once);
+		suite_add(tests, "graph_memory_2");
+	suite_add(tests, "graph_memory_3");
 	if (!is_native())
-		tcase_add_test(tests, a_launch_takes_no_longer_for_a_node_where_there_are_many);
-	tcase_add_test(tests, graphs_outlive_their_context);
+		suite_add(tests, "graph_memory_4");
+	suite_add(tests, "graph_memory_5");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

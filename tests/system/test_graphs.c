@@ -18,7 +18,7 @@ static struct service service;
 
 /* ---- explicit graphs ---- */
 
-START_TEST(nodes_run_in_the_order_of_their_edges)
+TEST(graphs, nodes_run_in_the_order_of_their_edges)
 {
 	CUdeviceptr a, b, word;
 	CUgraphNode nodes[5];
@@ -54,10 +54,9 @@ START_TEST(nodes_run_in_the_order_of_their_edges)
 	ck_cuda(cuGraphDestroy(graph));
 	ck_assert_int_ne(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
-END_TEST
 
 /* Edges can be added after the nodes, against the order in which these were made. */
-START_TEST(edges_are_added_removed_and_told)
+TEST(graphs, edges_are_added_removed_and_told)
 {
 	CUgraphNode nodes[3], list[4], from[4], to[4];
 	CUdeviceptr a;
@@ -100,7 +99,6 @@ START_TEST(edges_are_added_removed_and_told)
 	run(instantiate(graph), new_stream());
 	expect_words(a, WORDS, 1);
 }
-END_TEST
 
 static size_t edge_count(CUgraph graph)
 {
@@ -111,7 +109,7 @@ static size_t edge_count(CUgraph graph)
 }
 
 /* A call that cannot remove one of its edges has removed those before it. */
-START_TEST(an_edge_is_removed_whatever_its_data)
+TEST(graphs, an_edge_is_removed_whatever_its_data)
 {
 	static const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 		.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -137,9 +135,8 @@ START_TEST(an_edge_is_removed_whatever_its_data)
 		cuGraphRemoveDependencies_v2(graph, from, &nodes[1], ordinary, 2), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(edge_count(graph), 0);
 }
-END_TEST
 
-START_TEST(circles_are_refused)
+TEST(graphs, circles_are_refused)
 {
 	CUgraphNode nodes[2];
 	CUdeviceptr word;
@@ -158,9 +155,8 @@ START_TEST(circles_are_refused)
 	ck_assert_int_eq(r, CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(word_at(word), 0);
 }
-END_TEST
 
-START_TEST(parameters_are_told_and_set)
+TEST(graphs, parameters_are_told_and_set)
 {
 	CUDA_KERNEL_NODE_PARAMS params;
 	CUDA_MEMSET_NODE_PARAMS set;
@@ -197,9 +193,8 @@ START_TEST(parameters_are_told_and_set)
 	ck_assert_uint_eq(word_at(b), 8);
 	ck_assert_uint_eq(word_at(b + 4), 4);
 }
-END_TEST
 
-START_TEST(children_are_copies_inside)
+TEST(graphs, children_are_copies_inside)
 {
 	CUgraph graph, child, inside, clone;
 	CUgraphNode set, node, last, found;
@@ -233,11 +228,10 @@ START_TEST(children_are_copies_inside)
 	run(instantiate(clone), stream);
 	ck_assert_uint_eq(word_at(word), 1111);
 }
-END_TEST
 
 /* Children of several first and last nodes, of one, of none and of a child, each between the nodes
  * that it waits for and those that wait for it. */
-START_TEST(children_are_in_their_place)
+TEST(graphs, children_are_in_their_place)
 {
 	CUgraph graph, two, inner, none, outer;
 	CUgraphNode nodes[8], inside;
@@ -283,10 +277,9 @@ START_TEST(children_are_in_their_place)
 		expect_words(last, WORDS, 2);
 	}
 }
-END_TEST
 
 /* Those that were added to the clone itself have no original. */
-START_TEST(nodes_are_found_in_a_clone_that_has_grown)
+TEST(graphs, nodes_are_found_in_a_clone_that_has_grown)
 {
 	CUgraphNode old[3], more, found;
 	CUgraph graph, clone;
@@ -313,7 +306,6 @@ START_TEST(nodes_are_found_in_a_clone_that_has_grown)
 		ck_cuda(cuGraphDestroy(clone));
 	}
 }
-END_TEST
 
 static CUgraph counting(CUdeviceptr word, uint32_t by)
 {
@@ -325,7 +317,7 @@ static CUgraph counting(CUdeviceptr word, uint32_t by)
 }
 
 /* What was instantiated before keeps the former one. */
-START_TEST(a_child_is_replaced)
+TEST(graphs, a_child_is_replaced)
 {
 	CUgraph graph, child, other, inside;
 	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
@@ -361,10 +353,9 @@ START_TEST(a_child_is_replaced)
 	run(after, stream);
 	ck_assert_uint_eq(word_at(word), 321);
 }
-END_TEST
 
 /* A child that is moved is the node's, and the program's handle is of that. */
-START_TEST(a_child_is_moved)
+TEST(graphs, a_child_is_moved)
 {
 	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH,
 		.graph = {.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE}};
@@ -399,10 +390,9 @@ START_TEST(a_child_is_moved)
 	ck_assert_uint_eq(word_at(word), 111);
 	ck_cuda(cuGraphExecDestroy(exec));
 }
-END_TEST
 
 /* Host functions and copies of ordinary memory stand between what the device does. */
-START_TEST(the_program_takes_part)
+TEST(graphs, the_program_takes_part)
 {
 	uint32_t ordinary_in[WORDS], ordinary_out[WORDS], *pinned;
 	struct told told = {0};
@@ -439,9 +429,8 @@ START_TEST(the_program_takes_part)
 	}
 	ck_cuda(cuGraphExecDestroy(exec));
 }
-END_TEST
 
-START_TEST(events_of_graphs_order_streams)
+TEST(graphs, events_of_graphs_order_streams)
 {
 	CUstream stream, other;
 	CUgraphNode nodes[3];
@@ -474,10 +463,9 @@ START_TEST(events_of_graphs_order_streams)
 	expect_words(b, WORDS, 4);
 	expect_words(a, WORDS, 1);
 }
-END_TEST
 
 /* Not even the nodes before it run. */
-START_TEST(a_graph_without_its_event_does_nothing)
+TEST(graphs_2, a_graph_without_its_event_does_nothing)
 {
 	CUgraphNode nodes[2];
 	CUdeviceptr word;
@@ -501,9 +489,8 @@ START_TEST(a_graph_without_its_event_does_nothing)
 	ck_cuda(cuStreamSynchronize(stream));
 	ck_assert_uint_eq(word_at(word), 11);
 }
-END_TEST
 
-START_TEST(launches_of_one_graph_follow_each_other)
+TEST(graphs, launches_of_one_graph_follow_each_other)
 {
 	CUstream stream[2];
 	CUdeviceptr word;
@@ -526,11 +513,10 @@ START_TEST(launches_of_one_graph_follow_each_other)
 	ck_cuda(cuCtxSynchronize());
 	ck_assert_uint_eq(word_at(word), 2000);
 }
-END_TEST
 
 /* ---- updates ---- */
 
-START_TEST(executable_graphs_are_changed)
+TEST(graphs, executable_graphs_are_changed)
 {
 	CUgraphExecUpdateResultInfo info;
 	CUDA_KERNEL_NODE_PARAMS params;
@@ -583,7 +569,6 @@ START_TEST(executable_graphs_are_changed)
 	run(exec, stream);
 	ck_assert_uint_eq(word_at(word), 2216);
 }
-END_TEST
 
 struct fork {
 	CUgraph graph;
@@ -607,7 +592,7 @@ static struct fork make_fork(CUdeviceptr word, CUdeviceptr out, uint32_t value, 
 }
 
 /* Streams that capture side by side make their nodes in any order. */
-START_TEST(an_update_goes_by_the_edges)
+TEST(graphs, an_update_goes_by_the_edges)
 {
 	CUgraphExecUpdateResultInfo info;
 	CUdeviceptr word, out;
@@ -636,7 +621,6 @@ START_TEST(an_update_goes_by_the_edges)
 	ck_assert_uint_eq(word_at(word), 505);
 	expect_words(out, WORDS, 5);
 }
-END_TEST
 
 /* A kernel in a graph of its own, launched with an attribute, as a library for matrices captures
  * its work. */
@@ -667,7 +651,7 @@ static CUgraph captured_count(CUstream stream, CUdeviceptr word, uint32_t by)
 
 /* A program whose memory moves from step to step sets all nodes before each launch, and captures
  * anew what libraries do. The service makes no graph for that, but for the first change. */
-START_TEST(steps_with_other_memory_make_no_graphs)
+TEST(graphs, steps_with_other_memory_make_no_graphs)
 {
 	CUgraphNode child, count, set;
 	CUdeviceptr words, out;
@@ -713,12 +697,11 @@ START_TEST(steps_with_other_memory_make_no_graphs)
 	for (uint32_t i = 0; i < 16; i++)
 		ck_assert_uint_eq(word_at(out + i * 4), i);
 }
-END_TEST
 
 /* Many changes go to the service before the launch that they are for. They are in no earlier one,
  * in every later one, in whatever stream that is, and it waits for nothing else that a stream of
  * before has. */
-START_TEST(many_changes_are_in_the_next_launch)
+TEST(graphs, many_changes_are_in_the_next_launch)
 {
 	enum { NODES = 100, STEPS = 12 };
 	CUgraphNode nodes[NODES], *before = NULL;
@@ -774,7 +757,6 @@ START_TEST(many_changes_are_in_the_next_launch)
 	for (uint32_t i = 0; i < NODES; i++)
 		ck_assert_uint_eq(word_at(words + i * 4), sum);
 }
-END_TEST
 
 /* ---- what comes and goes ---- */
 
@@ -784,7 +766,7 @@ static void mark_destroyed(void *flag)
 }
 
 /* What others do at that time may wait for this very thread. */
-START_TEST(executable_graphs_come_and_go_beside_work_that_waits)
+TEST(graphs, executable_graphs_come_and_go_beside_work_that_waits)
 {
 	uint32_t from[WORDS], *word;
 	CUstream waiting, stream;
@@ -814,9 +796,8 @@ START_TEST(executable_graphs_come_and_go_beside_work_that_waits)
 	ck_cuda(cuStreamSynchronize(waiting));
 	expect_words(out, WORDS, 23);
 }
-END_TEST
 
-START_TEST(user_objects_live_as_long_as_graphs)
+TEST(graphs, user_objects_live_as_long_as_graphs)
 {
 	int destroyed = 0;
 	CUuserObject object;
@@ -838,7 +819,6 @@ START_TEST(user_objects_live_as_long_as_graphs)
 	while (!__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE))
 		;
 }
-END_TEST
 
 /* A graph of one node that moves an object into itself. With a parent it is the child of that one's
  * only node.
@@ -863,7 +843,7 @@ static CUgraph graph_with_object(CUdeviceptr word, int *destroyed, bool has_pare
 
 /* An update of all of an executable graph, or of a child. Earlier launches may still need what was
  * there. */
-START_TEST(user_objects_follow_updates)
+TEST_LOOP(graphs, user_objects_follow_updates, 0, 2)
 {
 	int first_destroyed = 0, second_destroyed = 0;
 	CUgraphExecUpdateResultInfo info;
@@ -904,7 +884,6 @@ START_TEST(user_objects_follow_updates)
 		!__atomic_load_n(&second_destroyed, __ATOMIC_ACQUIRE))
 		;
 }
-END_TEST
 
 static void note_thread(void *thread)
 {
@@ -912,7 +891,7 @@ static void note_thread(void *thread)
 }
 
 /* As the driver's calls do. A program may look at once, or end. */
-START_TEST(destructors_run_in_the_call_that_drops_the_object)
+TEST(graphs, destructors_run_in_the_call_that_drops_the_object)
 {
 	pthread_t first = 0, second = 0;
 	CUuserObject object;
@@ -928,7 +907,6 @@ START_TEST(destructors_run_in_the_call_that_drops_the_object)
 	ck_cuda(cuUserObjectRelease(object, 1));
 	ck_assert(pthread_equal(second, pthread_self()));
 }
-END_TEST
 
 /* Of two threads that launch into one stream. */
 struct lane {
@@ -982,7 +960,7 @@ static void make_lane(struct lane *lane, CUdeviceptr scratch)
 }
 
 /* A launch is one command of its stream, whatever it is made of. */
-START_TEST(launches_of_two_threads_do_not_mix)
+TEST(graphs, launches_of_two_threads_do_not_mix)
 {
 	struct lane lanes[2] = {{.expected = 1}, {.expected = 2}};
 	pthread_t threads[2];
@@ -1004,7 +982,6 @@ START_TEST(launches_of_two_threads_do_not_mix)
 	ck_assert_uint_eq(lanes[0].wrong, 0);
 	ck_assert_uint_eq(lanes[1].wrong, 0);
 }
-END_TEST
 
 /* ---- faults of others: the service alone ---- */
 
@@ -1111,18 +1088,16 @@ static int crash(int unused)
 	return cuCtxSynchronize() == CUDA_SUCCESS ? 1 : 0;
 }
 
-START_TEST(graphs_outlast_somebody_elses_fault)
+TEST_LOOP(faults, graphs_outlast_somebody_elses_fault, 0, 2)
 {
 	expect_outlasts_faults(&service, _i ? queueing_survivor : graph_survivor, crash, 3);
 }
-END_TEST
 
 /* Killed with launches under way, and with such as were not begun. */
-START_TEST(graphs_outlast_their_executors)
+TEST_LOOP(faults, graphs_outlast_their_executors, 0, 2)
 {
 	expect_outlasts_executors(&service, _i ? queueing_survivor : graph_survivor, 4);
 }
-END_TEST
 
 /* More than the shim keeps of it for later. */
 #define FREED_BYTES ((size_t)200 << 20)
@@ -1165,7 +1140,7 @@ static int freeing_device(int progress, int orders)
 	return freeing(false, progress, orders);
 }
 
-START_TEST(a_graph_over_memory_that_is_gone_hurts_nobody)
+TEST_LOOP(faults, a_graph_over_memory_that_is_gone_hurts_nobody, 0, 2)
 {
 	struct child survivor, child;
 
@@ -1184,7 +1159,6 @@ START_TEST(a_graph_over_memory_that_is_gone_hurts_nobody)
 	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
 	ck_assert_int_eq(service_stop(&service), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -1193,35 +1167,12 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, nodes_run_in_the_order_of_their_edges);
-	tcase_add_test(tests, edges_are_added_removed_and_told);
-	tcase_add_test(tests, an_edge_is_removed_whatever_its_data);
-	tcase_add_test(tests, circles_are_refused);
-	tcase_add_test(tests, parameters_are_told_and_set);
-	tcase_add_test(tests, children_are_copies_inside);
-	tcase_add_test(tests, children_are_in_their_place);
-	tcase_add_test(tests, nodes_are_found_in_a_clone_that_has_grown);
-	tcase_add_test(tests, a_child_is_replaced);
-	tcase_add_test(tests, a_child_is_moved);
-	tcase_add_test(tests, the_program_takes_part);
-	tcase_add_test(tests, events_of_graphs_order_streams);
-	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
-	tcase_add_test(tests, executable_graphs_are_changed);
-	tcase_add_test(tests, an_update_goes_by_the_edges);
-	tcase_add_test(tests, steps_with_other_memory_make_no_graphs);
-	tcase_add_test(tests, many_changes_are_in_the_next_launch);
-	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
-	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
-	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
-	tcase_add_test(tests, destructors_run_in_the_call_that_drops_the_object);
-	tcase_add_test(tests, launches_of_two_threads_do_not_mix);
+	suite_add(tests, "graphs");
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
-		tcase_add_test(tests, a_graph_without_its_event_does_nothing);
-		tcase_add_loop_test(faults, graphs_outlast_somebody_elses_fault, 0, 2);
-		tcase_add_loop_test(faults, graphs_outlast_their_executors, 0, 2);
-		tcase_add_loop_test(faults, a_graph_over_memory_that_is_gone_hurts_nobody, 0, 2);
+		suite_add(tests, "graphs_2");
+		suite_add(faults, "faults");
 		suite_add_tcase(suite, faults);
 	}
 	return suite_run(suite);

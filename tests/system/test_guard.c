@@ -173,7 +173,7 @@ static int culprit(int place)
 	return is_told() ? 0 : 2;
 }
 
-START_TEST(a_write_beside_memory_stops_nobody)
+TEST_LOOP(guard, a_write_beside_memory_stops_nobody, BEHIND, BEFORE + 1)
 {
 	struct child child;
 	uint64_t address;
@@ -190,10 +190,9 @@ START_TEST(a_write_beside_memory_stops_nobody)
 	ck_assert_int_eq(service_log_count(&service, "a kernel wrote beside its memory: 1 words changed"), 1);
 	stop();
 }
-END_TEST
 
 /* What is freed is bare at once, and so is what is farther from memory than the guard. */
-START_TEST(beyond_the_guard_it_is_a_fault)
+TEST_LOOP(guard, beyond_the_guard_it_is_a_fault, FREED, FAR + 1)
 {
 	struct child child;
 	uint64_t address;
@@ -206,9 +205,8 @@ START_TEST(beyond_the_guard_it_is_a_fault)
 	ck_assert_int_eq(counter("guard_hits"), 0);
 	stop();
 }
-END_TEST
 
-START_TEST(without_the_guard_it_is_a_fault)
+TEST_LOOP(guard, without_the_guard_it_is_a_fault, BEHIND, FREED)
 {
 	struct child child;
 	uint64_t address;
@@ -221,7 +219,6 @@ START_TEST(without_the_guard_it_is_a_fault)
 	ck_assert_int_eq(counter("guard_hits"), 0);
 	stop();
 }
-END_TEST
 
 /* ---- beside busy programs ---- */
 
@@ -333,7 +330,7 @@ static struct child start_counter(uint64_t *ret_address)
 }
 
 /* Two programs run all the time, one of them with a kernel that does not end. */
-START_TEST(busy_programs_go_on)
+TEST(guard, busy_programs_go_on)
 {
 	struct child one, worker, runner;
 	uint64_t address;
@@ -357,11 +354,10 @@ START_TEST(busy_programs_go_on)
 	end_well(&worker);
 	stop();
 }
-END_TEST
 
 /* ---- policy ---- */
 
-START_TEST(a_warning_leaves_the_program_alone)
+TEST(guard, a_warning_leaves_the_program_alone)
 {
 	struct child one;
 
@@ -376,7 +372,6 @@ START_TEST(a_warning_leaves_the_program_alone)
 	ck_assert_int_eq(counter("promotions"), 0);
 	stop();
 }
-END_TEST
 
 /* Ends as soon as its kernels have, without having waited for them, so that nobody looks before;
  * but a first look may come between the two, and then the second one does not run. */
@@ -403,7 +398,7 @@ static int hasty(int progress, int orders)
 	return 0;
 }
 
-START_TEST(a_write_at_the_end_is_reported)
+TEST(guard, a_write_at_the_end_is_reported)
 {
 	struct child child;
 
@@ -417,7 +412,6 @@ START_TEST(a_write_at_the_end_is_reported)
 	ck_assert_int_eq(counter("promotions"), 0);
 	stop();
 }
-END_TEST
 
 /* ---- reading ---- */
 
@@ -444,7 +438,7 @@ static int reader(int unused)
 	return 0;
 }
 
-START_TEST(what_a_guard_has_is_on_its_account)
+TEST(guard, what_a_guard_has_is_on_its_account)
 {
 	struct child owner;
 	uint64_t address;
@@ -460,9 +454,8 @@ START_TEST(what_a_guard_has_is_on_its_account)
 	end_neighbour(&owner);
 	stop();
 }
-END_TEST
 
-START_TEST(a_read_beside_memory_is_no_number)
+TEST(guard, a_read_beside_memory_is_no_number)
 {
 	start_with("");
 	ck_assert_int_eq(exit_status(spawn(reader, 0)), 0);
@@ -471,11 +464,10 @@ START_TEST(a_read_beside_memory_is_no_number)
 	ck_assert_int_eq(counter("promotions"), 0);
 	stop();
 }
-END_TEST
 
 /* ---- the guard lives on ---- */
 
-START_TEST(the_next_executor_has_the_guard_too)
+TEST(guard, the_next_executor_has_the_guard_too)
 {
 	struct child owner, neighbour;
 	uint64_t address;
@@ -493,7 +485,6 @@ START_TEST(the_next_executor_has_the_guard_too)
 	ck_assert_int_eq(counter("promotions"), 1);
 	stop();
 }
-END_TEST
 
 /* ---- memory ---- */
 
@@ -522,7 +513,7 @@ static int shuffler(int seed)
 	return 0;
 }
 
-START_TEST(memory_and_sinks_give_way_to_each_other)
+TEST(guard, memory_and_sinks_give_way_to_each_other)
 {
 	start_with("");
 	for (int i = 0; i < 4; i++)
@@ -533,7 +524,6 @@ START_TEST(memory_and_sinks_give_way_to_each_other)
 	ck_assert_int_eq(counter("promotions"), 0);
 	stop();
 }
-END_TEST
 
 /* Takes `mib` MiB of the device at once. It has no module: variables of one are memory that counts
  * as well. */
@@ -545,7 +535,7 @@ static int greedy(int mib)
 	return cuMemAlloc_v2(&p, (uint64_t)mib * MIB) == CUDA_SUCCESS ? 0 : 2;
 }
 
-START_TEST(sinks_are_given_back)
+TEST(guard, sinks_are_given_back)
 {
 	/* More programs than sinks fit beside what each takes. */
 	setenv("FRMPS_HOST_MEMORY", "64M", 1);
@@ -557,20 +547,18 @@ START_TEST(sinks_are_given_back)
 	ck_assert_int_eq(service_log_count(&service, "no guard"), 0);
 	stop();
 }
-END_TEST
 
-START_TEST(a_limit_is_all_the_clients)
+TEST(guard, a_limit_is_all_the_clients)
 {
 	start_with("memory_limit = 32M\n");
 	ck_assert_int_eq(exit_status(spawn(greedy, 32)), 0);
 	ck_assert_int_eq(exit_status(spawn(greedy, 34)), 2);
 	stop();
 }
-END_TEST
 
 /* ---- many ---- */
 
-START_TEST(one_of_many)
+TEST(guard, one_of_many)
 {
 	const char *text = getenv("FRMPS_TEST_GUARDED");
 	int count = text ? atoi(text) : 64;
@@ -588,7 +576,6 @@ START_TEST(one_of_many)
 	stop();
 	free(children);
 }
-END_TEST
 
 int main(void)
 {
@@ -596,19 +583,7 @@ int main(void)
 	TCase *tests = tcase_create("guard");
 
 	tcase_set_timeout(tests, 300);
-	tcase_add_loop_test(tests, a_write_beside_memory_stops_nobody, BEHIND, BEFORE + 1);
-	tcase_add_loop_test(tests, beyond_the_guard_it_is_a_fault, FREED, FAR + 1);
-	tcase_add_loop_test(tests, without_the_guard_it_is_a_fault, BEHIND, FREED);
-	tcase_add_test(tests, busy_programs_go_on);
-	tcase_add_test(tests, a_warning_leaves_the_program_alone);
-	tcase_add_test(tests, a_write_at_the_end_is_reported);
-	tcase_add_test(tests, a_read_beside_memory_is_no_number);
-	tcase_add_test(tests, what_a_guard_has_is_on_its_account);
-	tcase_add_test(tests, the_next_executor_has_the_guard_too);
-	tcase_add_test(tests, memory_and_sinks_give_way_to_each_other);
-	tcase_add_test(tests, sinks_are_given_back);
-	tcase_add_test(tests, a_limit_is_all_the_clients);
-	tcase_add_test(tests, one_of_many);
+	suite_add(tests, "guard");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

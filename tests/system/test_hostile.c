@@ -400,7 +400,7 @@ static void start(void)
 	setenv("FRMPS_TEST_KERNELS", path, 1);
 }
 
-START_TEST(attacks_end_as_they_must)
+TEST(hostile, attacks_end_as_they_must)
 {
 	unsigned wrong = 0;
 	pid_t daemon;
@@ -423,10 +423,9 @@ START_TEST(attacks_end_as_they_must)
 	wait_closed(&service);
 	ck_assert_int_eq(service_stop(&service), 0);
 }
-END_TEST
 
 /* Whoever all wait for comes before what runs for one of them. */
-START_TEST(the_daemon_comes_before_executors)
+TEST(hostile, the_daemon_comes_before_executors)
 {
 	int own = getpriority(PRIO_PROCESS, 0);
 	pid_t executor;
@@ -439,7 +438,6 @@ START_TEST(the_daemon_comes_before_executors)
 	ck_assert_int_lt(getpriority(PRIO_PROCESS, (id_t)find_daemon()), own);
 	ck_assert_int_eq(service_stop(&service), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -453,8 +451,7 @@ int main(void)
 	suite = suite_create("hostile");
 	tests = tcase_create("hostile");
 	tcase_set_timeout(tests, 300);
-	tcase_add_test(tests, attacks_end_as_they_must);
-	tcase_add_test(tests, the_daemon_comes_before_executors);
+	suite_add(tests, "hostile");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -206,7 +206,7 @@ static const struct {
 		false}};
 
 /* Nobody else notices: the executor goes on with their work, that of a long kernel as well. */
-START_TEST(endless_work_ends_alone)
+TEST_LOOP(limits, endless_work_ends_alone, 0, 2)
 {
 	struct child fast, slow, gone;
 	uint64_t unused, before, after;
@@ -267,7 +267,6 @@ START_TEST(endless_work_ends_alone)
 	ck_assert_msg(after + 64 * MIB >= before, "%llu bytes are free, before it was %llu, and unused %llu",
 		(unsigned long long)after, (unsigned long long)before, (unsigned long long)unused);
 }
-END_TEST
 
 /*
  * Pinned memory of others
@@ -335,16 +334,15 @@ static int copies_registered_memory(int unused)
 	return wrong != 0;
 }
 
-START_TEST(registered_memory_is_copied_beyond_the_limit)
+TEST(limits, registered_memory_is_copied_beyond_the_limit)
 {
 	ck_assert(service_start_configured(&service, "pinned_limit = 16M\n"));
 	ck_assert_int_eq(exit_status(spawn(copies_registered_memory, 0)), 0);
 	wait_closed(&service);
 }
-END_TEST
 
 /* The driver unpins nothing while a kernel runs, and lets nobody launch meanwhile. */
-START_TEST(pinned_memory_of_others_holds_nobody_up)
+TEST(limits, pinned_memory_of_others_holds_nobody_up)
 {
 	struct child fast, slow, frees, gone;
 	unsigned closed;
@@ -384,7 +382,6 @@ START_TEST(pinned_memory_of_others_holds_nobody_up)
 	wait_closed(&service);
 	ck_assert_int_eq(counter("promotions"), 0);
 }
-END_TEST
 
 /*
  * Many clients
@@ -466,7 +463,7 @@ static int launches_and_waits(int number)
 	return sum == 20 * by ? 0 : 2;
 }
 
-START_TEST(nobody_waits_for_parked_or_busy_clients)
+TEST(limits, nobody_waits_for_parked_or_busy_clients)
 {
 	const char *text = getenv("FRMPS_TEST_MANY");
 	int many = text ? atoi(text) : 24, others = many > 3 ? many - 2 : 1;
@@ -491,7 +488,6 @@ START_TEST(nobody_waits_for_parked_or_busy_clients)
 	ck_assert_int_eq(counter("promotions"), 0);
 	free(pids);
 }
-END_TEST
 
 /*
  * Threads
@@ -574,12 +570,11 @@ static int threads_release_each_other(int argument)
 	return 0;
 }
 
-START_TEST(a_blocked_thread_does_not_hold_another_one_up)
+TEST(limits, a_blocked_thread_does_not_hold_another_one_up)
 {
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(threads_release_each_other, 0)), 0);
 }
-END_TEST
 
 /*
  * Staging memory behind streams that stand still
@@ -619,12 +614,11 @@ static int copy_beside_one(int unused)
 	return 0;
 }
 
-START_TEST(a_stream_that_stands_still_holds_no_copy_of_another_one_up)
+TEST(limits, a_stream_that_stands_still_holds_no_copy_of_another_one_up)
 {
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(copy_beside_one, 0)), 0);
 }
-END_TEST
 
 static struct {
 	CUcontext context;
@@ -671,12 +665,11 @@ static int copy_beside_three(int unused)
 	return 0;
 }
 
-START_TEST(a_copy_waits_for_whichever_stream_goes_on)
+TEST(limits, a_copy_waits_for_whichever_stream_goes_on)
 {
 	ck_assert(service_start(&service, NULL));
 	ck_assert_int_eq(exit_status(spawn(copy_beside_three, 0)), 0);
 }
-END_TEST
 
 /*
  * Memory
@@ -708,7 +701,7 @@ static int takes_all(int pieces)
 	return 0;
 }
 
-START_TEST(memory_has_a_limit)
+TEST(limits, memory_has_a_limit)
 {
 	pid_t pids[2];
 
@@ -721,7 +714,6 @@ START_TEST(memory_has_a_limit)
 	wait_closed(&service);
 	ck_assert_uint_eq(held_bytes(), 0);
 }
-END_TEST
 
 /* What was freed and is kept for later is there for memory of any kind. */
 static int maps_what_it_freed(int unused)
@@ -753,14 +745,13 @@ static int maps_what_it_freed(int unused)
 	return 0;
 }
 
-START_TEST(kept_memory_is_there_for_mappings)
+TEST(limits, kept_memory_is_there_for_mappings)
 {
 	ck_assert(service_start_configured(&service, "memory_limit = 256M\n"));
 	ck_assert_int_eq(exit_status(spawn(maps_what_it_freed, 0)), 0);
 	wait_closed(&service);
 	ck_assert_uint_eq(held_bytes(), 0);
 }
-END_TEST
 
 static int passed[2];
 
@@ -818,7 +809,7 @@ static uint64_t unheld_bytes(void)
 }
 
 /* What nobody holds has the limit of a program, and ends with its descriptor. */
-START_TEST(memory_without_an_owner_has_a_limit)
+TEST(limits, memory_without_an_owner_has_a_limit)
 {
 	ck_assert(service_start_configured(&service, "memory_limit = 256M\n"));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, passed), 0);
@@ -833,7 +824,6 @@ START_TEST(memory_without_an_owner_has_a_limit)
 	while (unheld_bytes())
 		pass_time(50);
 }
-END_TEST
 
 static int takes(int mib)
 {
@@ -844,7 +834,7 @@ static int takes(int mib)
 }
 
 /* A new daemon does not know who has the descriptor. */
-START_TEST(memory_without_an_owner_ends_with_the_daemon)
+TEST(limits, memory_without_an_owner_ends_with_the_daemon)
 {
 	const char *backend = getenv("FRMPS_TEST_BACKEND");
 	bool is_host = !backend || strcmp(backend, "host") == 0;
@@ -863,7 +853,6 @@ START_TEST(memory_without_an_owner_ends_with_the_daemon)
 	ck_assert_int_eq(exit_status(spawn(takes, 300)), 0);
 	unsetenv("FRMPS_HOST_MEMORY");
 }
-END_TEST
 
 /*
  * Clients that do nothing
@@ -884,7 +873,7 @@ static int idle(int progress, int orders)
 	return 0;
 }
 
-START_TEST(an_idle_service_uses_no_processor)
+TEST(limits, an_idle_service_uses_no_processor)
 {
 	enum { CLIENTS = 16, SECONDS = 3 };
 	struct child children[CLIENTS];
@@ -908,7 +897,6 @@ START_TEST(an_idle_service_uses_no_processor)
 	for (int i = 0; i < CLIENTS; i++)
 		ck_assert_int_eq(child_end(&children[i]), 0);
 }
-END_TEST
 
 /*
  * Ends: with exit() and everything that it runs, unlike other children here
@@ -953,7 +941,7 @@ static int ends_while_a_thread_waits(int argument)
 	return 45;
 }
 
-START_TEST(a_program_ends_with_work_in_flight)
+TEST(limits, a_program_ends_with_work_in_flight)
 {
 	struct child other;
 
@@ -970,9 +958,8 @@ START_TEST(a_program_ends_with_work_in_flight)
 	ck_assert_int_eq(counter("promotions"), 0);
 	ck_assert_uint_eq(held_bytes(), 0);
 }
-END_TEST
 
-START_TEST(a_program_ends_while_a_thread_waits)
+TEST(limits, a_program_ends_while_a_thread_waits)
 {
 	ck_assert(service_start_configured(&service, "orphan_seconds = 1\n"));
 	ck_assert_int_eq(exit_status(spawn(ends_while_a_thread_waits, 0)), 44);
@@ -982,7 +969,6 @@ START_TEST(a_program_ends_while_a_thread_waits)
 	ck_assert_int_eq(counter("promotions"), 0);
 	ck_assert_uint_eq(held_bytes(), 0);
 }
-END_TEST
 
 /*
  * Programs started by frmps-run: this file's program with one argument
@@ -1024,7 +1010,7 @@ static int run_under(const char *option, const char *name)
 	return exit_status(pid);
 }
 
-START_TEST(without_a_service_nothing_is_run)
+TEST(limits, without_a_service_nothing_is_run)
 {
 	ck_assert(service_start(&service, NULL));
 	unsetenv("FRMPS_SOCKET");
@@ -1035,7 +1021,6 @@ START_TEST(without_a_service_nothing_is_run)
 	ck_assert_int_eq(run_under("--recovery=fail", "does-nothing"), 69);
 	ck_assert_int_eq(run_under("--allow-native", "does-nothing"), 42);
 }
-END_TEST
 
 int main(int count, char **arguments)
 {
@@ -1048,21 +1033,7 @@ int main(int count, char **arguments)
 	tests = tcase_create("limits");
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, endless_work_ends_alone, 0, 2);
-	tcase_add_test(tests, pinned_memory_of_others_holds_nobody_up);
-	tcase_add_test(tests, registered_memory_is_copied_beyond_the_limit);
-	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);
-	tcase_add_test(tests, a_blocked_thread_does_not_hold_another_one_up);
-	tcase_add_test(tests, a_stream_that_stands_still_holds_no_copy_of_another_one_up);
-	tcase_add_test(tests, a_copy_waits_for_whichever_stream_goes_on);
-	tcase_add_test(tests, memory_has_a_limit);
-	tcase_add_test(tests, kept_memory_is_there_for_mappings);
-	tcase_add_test(tests, memory_without_an_owner_has_a_limit);
-	tcase_add_test(tests, memory_without_an_owner_ends_with_the_daemon);
-	tcase_add_test(tests, an_idle_service_uses_no_processor);
-	tcase_add_test(tests, a_program_ends_with_work_in_flight);
-	tcase_add_test(tests, a_program_ends_while_a_thread_waits);
-	tcase_add_test(tests, without_a_service_nothing_is_run);
+	suite_add(tests, "limits");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -53,7 +53,7 @@ static void expect_image_runs(void *image)
 	ck_cuda(cuMemFree_v2(out));
 }
 
-START_TEST(an_object_becomes_an_image)
+TEST(linker, an_object_becomes_an_image)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
 	static char text[] = ".version 8.0";
@@ -85,9 +85,8 @@ START_TEST(an_object_becomes_an_image)
 	ck_cuda(cuLinkDestroy(link));
 	ck_assert_int_eq(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
-START_TEST(wrong_inputs_are_refused_at_the_call)
+TEST(linker, wrong_inputs_are_refused_at_the_call)
 {
 	static char text[] = ".version 8.0";
 	void *values[6], *image;
@@ -114,11 +113,10 @@ START_TEST(wrong_inputs_are_refused_at_the_call)
 	ck_assert_int_eq(cuLinkComplete(link, &image, &bytes), CUDA_ERROR_INVALID_IMAGE);
 	ck_cuda(cuLinkDestroy(link));
 }
-END_TEST
 
 /* More links than an executor remembers, all of them finished: those it forgot are handed over
  * again. */
-START_TEST(forgotten_links_are_begun_again)
+TEST(linker, forgotten_links_are_begun_again)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
 	enum { LINKS = 40 };
@@ -137,7 +135,6 @@ START_TEST(forgotten_links_are_begun_again)
 		ck_cuda(cuLinkDestroy(links[i]));
 	}
 }
-END_TEST
 
 static struct service own;
 
@@ -162,13 +159,12 @@ static int link_beside_a_death(int unused)
 	return 0;
 }
 
-START_TEST(links_survive_their_executor)
+TEST(deaths, links_survive_their_executor)
 {
 	ck_assert(service_start(&own, NULL));
 	ck_assert_int_eq(exit_status(spawn(link_beside_a_death, 0)), 0);
 	ck_assert_int_eq(service_stop(&own), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -178,10 +174,8 @@ int main(void)
 	tcase_set_timeout(tests, 60);
 	tcase_set_timeout(deaths, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, an_object_becomes_an_image);
-	tcase_add_test(tests, wrong_inputs_are_refused_at_the_call);
-	tcase_add_test(tests, forgotten_links_are_begun_again);
-	tcase_add_test(deaths, links_survive_their_executor);
+	suite_add(tests, "linker");
+	suite_add(deaths, "deaths");
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, deaths);
 	return suite_run(suite);

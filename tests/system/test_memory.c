@@ -69,7 +69,7 @@ static uint32_t word_at(CUdeviceptr address)
 	return word;
 }
 
-START_TEST(a_mapping_is_memory)
+TEST(memory, a_mapping_is_memory)
 {
 	size_t grain, free_before, free_between, total;
 	CUmemGenericAllocationHandle handle, again;
@@ -116,10 +116,9 @@ START_TEST(a_mapping_is_memory)
 	ck_cuda(cuMemGetInfo_v2(&free_between, &total));
 	ck_assert_uint_ge(free_between + grain, free_before);
 }
-END_TEST
 
 /* As frameworks do it: far more addresses than memory, grown and shrunk piece by piece. */
-START_TEST(a_segment_grows_and_shrinks)
+TEST(memory, a_segment_grows_and_shrinks)
 {
 	size_t grain, free_bytes, total, room;
 	CUdeviceptr segments[3];
@@ -150,7 +149,6 @@ START_TEST(a_segment_grows_and_shrinks)
 	for (int i = 0; i < 3; i++)
 		ck_cuda(cuMemAddressFree(segments[i], room));
 }
-END_TEST
 
 /* Return: how many of 160 GiB each were given, at most `most` */
 static int reserve_many(CUdeviceptr *ret_at, int most)
@@ -168,7 +166,7 @@ static void free_many(const CUdeviceptr *at, int count)
 		ck_cuda(cuMemAddressFree(at[i], 160 * GIB));
 }
 
-START_TEST(addresses_are_not_scarce)
+TEST(memory, addresses_are_not_scarce)
 {
 	enum { MANY = 64 };
 	const size_t room = 160 * GIB;
@@ -203,9 +201,8 @@ START_TEST(addresses_are_not_scarce)
 	ck_cuda(cuMemRelease(low));
 	ck_cuda(cuMemRelease(high));
 }
-END_TEST
 
-START_TEST(reservations_are_of_any_size_and_place)
+TEST(memory, reservations_are_of_any_size_and_place)
 {
 	enum { SMALL = 2000 };
 	static CUdeviceptr small[SMALL];
@@ -256,9 +253,8 @@ START_TEST(reservations_are_of_any_size_and_place)
 	ck_assert_int_eq(cuMemAddressReserve(&a, 12345, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemAddressReserve(&a, grain, 3 * MIB, 0, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(reserving_in_a_loop_uses_nothing_up)
+TEST(memory, reserving_in_a_loop_uses_nothing_up)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr at;
@@ -280,10 +276,9 @@ START_TEST(reserving_in_a_loop_uses_nothing_up)
 	}
 	ck_cuda(cuMemRelease(handle));
 }
-END_TEST
 
 /* As a framework with a pool for each of its streams. */
-START_TEST(thirty_segments_grow_side_by_side)
+TEST(memory, thirty_segments_grow_side_by_side)
 {
 	enum { MANY = 30, PIECES = 4 };
 	CUdeviceptr at[MANY], base;
@@ -316,10 +311,9 @@ START_TEST(thirty_segments_grow_side_by_side)
 	}
 	free_many(at, MANY);
 }
-END_TEST
 
 /* Memory ends where it is made; addresses do not. */
-START_TEST(memory_runs_out_where_it_is_made)
+TEST(memory, memory_runs_out_where_it_is_made)
 {
 	enum { MOST = 8192 };
 	static CUmemGenericAllocationHandle handles[MOST];
@@ -356,9 +350,8 @@ START_TEST(memory_runs_out_where_it_is_made)
 		ck_cuda(cuMemRelease(handles[--count]));
 	ck_cuda(cuMemAddressFree(at, 4 * total));
 }
-END_TEST
 
-START_TEST(one_memory_has_two_addresses)
+TEST(memory, one_memory_has_two_addresses)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
@@ -381,9 +374,8 @@ START_TEST(one_memory_has_two_addresses)
 	ck_cuda(cuMemUnmap(address + 2 * grain, grain));
 	ck_cuda(cuMemAddressFree(address, 4 * grain));
 }
-END_TEST
 
-START_TEST(wrong_mappings_are_refused)
+TEST(memory, wrong_mappings_are_refused)
 {
 	CUmemAllocationProp strange = shareable;
 	CUmemGenericAllocationHandle handle;
@@ -417,7 +409,6 @@ START_TEST(wrong_mappings_are_refused)
 	ck_cuda(cuMemAddressFree(address, 8 * grain));
 	ck_cuda(cuMemAddressFree(other, 8 * grain));
 }
-END_TEST
 
 static int pair[2];
 
@@ -467,7 +458,7 @@ static int importer(int unused)
 	return 0;
 }
 
-START_TEST(memory_is_shared_by_descriptor)
+TEST(memory, memory_is_shared_by_descriptor)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
@@ -500,7 +491,6 @@ START_TEST(memory_is_shared_by_descriptor)
 				 &handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
 		CUDA_SUCCESS);
 }
-END_TEST
 
 /* ---- host memory with a handle ---- */
 
@@ -571,7 +561,7 @@ static void expect_host_memory(CUdeviceptr address, size_t bytes, CUmemLocation 
 }
 
 /* Programs make the memory first, or reserve the addresses first. */
-START_TEST(host_memory_has_a_handle)
+TEST_LOOP(memory, host_memory_has_a_handle, 0, ORDERS)
 {
 	const CUmemAllocationProp *where = places[_i % 2];
 	size_t grain, bytes;
@@ -625,10 +615,9 @@ START_TEST(host_memory_has_a_handle)
 	ck_cuda(cuMemAddressFree(address, 2 * bytes));
 	ck_cuda(cuMemFree_v2(copy));
 }
-END_TEST
 
 /* Device memory is as before, whatever the program had for the processor in between. */
-START_TEST(device_memory_is_mapped_beside_host_memory)
+TEST(memory, device_memory_is_mapped_beside_host_memory)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr host[8], device[8];
@@ -653,9 +642,8 @@ START_TEST(device_memory_is_mapped_beside_host_memory)
 		ck_cuda(cuMemAddressFree(device[i], 16 * grain));
 	}
 }
-END_TEST
 
-START_TEST(wrong_host_memory_is_refused)
+TEST(memory, wrong_host_memory_is_refused)
 {
 	CUmemAllocationProp strange = anywhere;
 	CUmemGenericAllocationHandle handle, other;
@@ -683,7 +671,6 @@ START_TEST(wrong_host_memory_is_refused)
 	ck_cuda(cuMemMap(address, grain, 0, other, 0));
 	ck_cuda(cuMemMap(device, grain, 0, handle, 0));
 }
-END_TEST
 
 /* Runs a kernel for a while, and says when it does. */
 static int runs_for_a_while(int progress, int orders)
@@ -709,7 +696,7 @@ static int runs_for_a_while(int progress, int orders)
 
 /* What is unmapped stays pinned for as long as something runs, and the addresses are the program's
  * all the same. */
-START_TEST(host_memory_is_mapped_again_beside_a_long_kernel)
+TEST(memory, host_memory_is_mapped_again_beside_a_long_kernel)
 {
 	CUmemGenericAllocationHandle handle;
 	volatile uint32_t *words;
@@ -734,7 +721,6 @@ START_TEST(host_memory_is_mapped_again_beside_a_long_kernel)
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 }
-END_TEST
 
 /* Adds one to each word of host memory that it is sent, and gives the memory back. */
 static int adds_to_host_memory(int unused)
@@ -768,7 +754,7 @@ static int adds_to_host_memory(int unused)
 	return 0;
 }
 
-START_TEST(host_memory_is_shared_by_descriptor)
+TEST(memory, host_memory_is_shared_by_descriptor)
 {
 	CUmemGenericAllocationHandle handle;
 	volatile uint32_t *words;
@@ -802,7 +788,6 @@ START_TEST(host_memory_is_shared_by_descriptor)
 	ck_assert_uint_eq(words[1], 44);
 	close(fd);
 }
-END_TEST
 
 enum { EXIT, RELEASE, KILL, ENDINGS };
 
@@ -837,7 +822,7 @@ static int forget_exported(int how)
 }
 
 /* It may be imported twice, and forgotten once more in between. */
-START_TEST(memory_outlives_its_exporter)
+TEST_LOOP(memory, memory_outlives_its_exporter, 0, ENDINGS)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address, other;
@@ -872,7 +857,6 @@ START_TEST(memory_outlives_its_exporter)
 	if (_i == RELEASE)
 		ck_assert_int_eq(exit_status(child), 0);
 }
-END_TEST
 
 /* Has a pool that others share, and memory of it. */
 static int share_pool(int unused)
@@ -904,7 +888,7 @@ static int share_pool(int unused)
 	return 0;
 }
 
-START_TEST(pools_are_shared)
+TEST(memory, pools_are_shared)
 {
 	CUmemPoolPtrExportData data;
 	CUdeviceptr address, other;
@@ -939,7 +923,6 @@ START_TEST(pools_are_shared)
 		cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
 		CUDA_SUCCESS);
 }
-END_TEST
 
 /* Faults when it is ordered to: somebody whose kernel runs at that moment may be told. */
 static int crasher(int progress, int orders)
@@ -952,7 +935,7 @@ static int crasher(int progress, int orders)
 	return cuCtxSynchronize() == CUDA_SUCCESS ? 2 : 0;
 }
 
-START_TEST(mappings_outlive_somebody_elses_fault)
+TEST(memory, mappings_outlive_somebody_elses_fault)
 {
 	size_t grain, room = 160 * GIB;
 	CUdeviceptr small, large, many[24];
@@ -996,7 +979,6 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 	fill_words(many[23], 6, grain / 4);
 	ck_assert_uint_eq(word_at(many[23]), 6);
 }
-END_TEST
 
 /* @times: that one of this service has been killed */
 static void kill_daemon(int times)
@@ -1014,7 +996,7 @@ static void kill_daemon(int times)
 }
 
 /* The one part of the suite that is about the service: what it has recorded of such memory. */
-START_TEST(mappings_outlive_the_daemon)
+TEST(memory, mappings_outlive_the_daemon)
 {
 	CUmemGenericAllocationHandle handle;
 	size_t grain, room = 160 * GIB;
@@ -1054,10 +1036,9 @@ START_TEST(mappings_outlive_the_daemon)
 	map_there(many[39], grain);
 	free_many(many, 39);
 }
-END_TEST
 
 /* Handles, mappings and what is exported. */
-START_TEST(host_memory_outlives_daemon_and_executor)
+TEST(memory, host_memory_outlives_daemon_and_executor)
 {
 	CUmemGenericAllocationHandle handle, imported;
 	CUdeviceptr address;
@@ -1093,7 +1074,6 @@ START_TEST(host_memory_outlives_daemon_and_executor)
 	ck_cuda(cuMemRelease(imported));
 	close(fd);
 }
-END_TEST
 
 /* ---- stream-ordered allocation ---- */
 
@@ -1107,7 +1087,7 @@ static uint64_t pool_word(CUmemoryPool pool, CUmemPool_attribute attribute)
 
 /* Each round's memory is the last one's: what a stream still reads must not be written for the next
  * round. */
-START_TEST(streams_allocate_and_free_in_their_order)
+TEST(memory, streams_allocate_and_free_in_their_order)
 {
 	enum { WORDS = 1 << 18, ROUNDS = 50 };
 	uint32_t *out;
@@ -1146,10 +1126,9 @@ START_TEST(streams_allocate_and_free_in_their_order)
 	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0);
 	ck_cuda(cuMemFreeHost(out));
 }
-END_TEST
 
 /* What a busy stream freed must not go to another one before it is done with it. */
-START_TEST(freed_memory_waits_for_its_stream)
+TEST(memory, freed_memory_waits_for_its_stream)
 {
 	enum { WORDS = 1 << 16 };
 	CUdeviceptr first, second, word;
@@ -1183,10 +1162,9 @@ START_TEST(freed_memory_waits_for_its_stream)
 	ck_cuda(cuMemFree_v2(second));
 	ck_assert_int_eq(cuMemFree_v2(second), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* The free stands behind what the stream was given, and nobody waits for that. */
-START_TEST(other_memory_is_freed_in_stream_order_too)
+TEST(memory, other_memory_is_freed_in_stream_order_too)
 {
 	enum { WORDS = 1 << 16 };
 	CUdeviceptr memory, next;
@@ -1221,9 +1199,8 @@ START_TEST(other_memory_is_freed_in_stream_order_too)
 	}
 	ck_cuda(cuMemFree_v2(next));
 }
-END_TEST
 
-START_TEST(pools_are_made_used_and_ended)
+TEST(memory, pools_are_made_used_and_ended)
 {
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
@@ -1261,10 +1238,9 @@ START_TEST(pools_are_made_used_and_ended)
 	ck_cuda(cuMemFreeAsync(more, NULL));
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* What a program wants kept is there afterwards, if it was before: blocks go back whole. */
-START_TEST(a_trim_leaves_what_is_to_be_kept)
+TEST(memory, a_trim_leaves_what_is_to_be_kept)
 {
 	enum { BLOCKS = 4 };
 	CUdeviceptr memory[BLOCKS];
@@ -1286,7 +1262,6 @@ START_TEST(a_trim_leaves_what_is_to_be_kept)
 	ck_cuda(cuMemPoolTrimTo(pool, 0));
 	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
 }
-END_TEST
 
 /* A pool of at most 64 MiB that gives nothing back by itself. */
 static CUmemoryPool small_pool(void)
@@ -1304,7 +1279,7 @@ static CUmemoryPool small_pool(void)
 
 /* What it keeps counts: that goes back for what has another size, if need be when the work that
  * uses it ends. */
-START_TEST(a_pool_is_never_larger_than_it_may_be)
+TEST(memory, a_pool_is_never_larger_than_it_may_be)
 {
 	uint64_t ns = 20000000;
 	CUstream busy, other;
@@ -1331,11 +1306,10 @@ START_TEST(a_pool_is_never_larger_than_it_may_be)
 	ck_cuda(cuMemFreeAsync(memory, busy));
 	ck_cuda(cuMemPoolDestroy(pool));
 }
-END_TEST
 
 /* What a stream is not done with goes to another one, whose work waits for that: the program does
  * not. */
-START_TEST(a_pool_that_is_full_lends_what_is_freed)
+TEST(memory, a_pool_that_is_full_lends_what_is_freed)
 {
 	enum { WORDS = 9 << 20 };
 	uint32_t *flag, *out, seven = 7, eight = 8;
@@ -1367,7 +1341,6 @@ START_TEST(a_pool_that_is_full_lends_what_is_freed)
 	ck_cuda(cuMemFreeAsync(second, other));
 	ck_cuda(cuMemPoolDestroy(pool));
 }
-END_TEST
 
 static CUcontext shared_context;
 static _Atomic bool enough;
@@ -1386,7 +1359,7 @@ static void *allocate_from_current(void *unused)
 }
 
 /* Allocations of other threads that have begun in a pool which ends then. */
-START_TEST(the_current_pool_ends_beside_allocations)
+TEST(memory, the_current_pool_ends_beside_allocations)
 {
 	enum { THREADS = 3, ROUNDS = 3000 };
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -1411,7 +1384,6 @@ START_TEST(the_current_pool_ends_beside_allocations)
 	ck_cuda(cuCtxSynchronize());
 	ck_assert_uint_eq(pool_word(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
 }
-END_TEST
 
 /* ---- memory of the program's own ---- */
 
@@ -1429,7 +1401,7 @@ static void fill_on_host(void *user)
 }
 
 /* Whoever registers memory may expect that copies read and write it when it is their turn. */
-START_TEST(registered_memory_is_copied_in_stream_order)
+TEST(memory, registered_memory_is_copied_in_stream_order)
 {
 	uint32_t *memory = malloc(3 << 20), *own = memory + 3, back[4];
 	CUdeviceptr device;
@@ -1468,10 +1440,9 @@ START_TEST(registered_memory_is_copied_in_stream_order)
 	ck_assert_int_eq(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	free(memory);
 }
-END_TEST
 
 /* A copy from the device would have nowhere to go. */
-START_TEST(memory_that_cannot_be_written_is_not_registered)
+TEST_LOOP(memory, memory_that_cannot_be_written_is_not_registered, 0, 2)
 {
 	const size_t bytes = 1 << 16;
 	const unsigned int flags = _i ? CU_MEMHOSTREGISTER_DEVICEMAP : 0;
@@ -1487,10 +1458,9 @@ START_TEST(memory_that_cannot_be_written_is_not_registered)
 	ck_cuda(cuMemHostUnregister(own));
 	munmap(own, bytes);
 }
-END_TEST
 
 /* Unless it says that the device only reads. */
-START_TEST(memory_is_registered_for_reading)
+TEST(memory, memory_is_registered_for_reading)
 {
 	const size_t bytes = 1 << 16;
 	uint32_t *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1515,7 +1485,6 @@ START_TEST(memory_is_registered_for_reading)
 	ck_cuda(cuMemHostUnregister(own));
 	munmap(own, bytes);
 }
-END_TEST
 
 static _Atomic bool copied;
 
@@ -1527,7 +1496,7 @@ static void await_copy(void *unused)
 }
 
 /* A function of the program that takes its time holds up its own stream. */
-START_TEST(a_host_function_holds_no_copy_up)
+TEST(memory, a_host_function_holds_no_copy_up)
 {
 	uint32_t *own = malloc(1 << 20), back;
 	CUstream held, other;
@@ -1552,9 +1521,8 @@ START_TEST(a_host_function_holds_no_copy_up)
 	ck_cuda(cuMemHostUnregister(own));
 	free(own);
 }
-END_TEST
 
-START_TEST(kernels_reach_registered_pages)
+TEST(memory, kernels_reach_registered_pages)
 {
 	size_t bytes = 8 << 20;
 	uint32_t *own = aligned_alloc(1 << 16, bytes);
@@ -1583,7 +1551,6 @@ START_TEST(kernels_reach_registered_pages)
 	own[6] = 7;
 	free(own);
 }
-END_TEST
 
 /* What a child writes is seen here where the mapping is shared. */
 static void count_in_child(uint32_t *word)
@@ -1597,7 +1564,7 @@ static void count_in_child(uint32_t *word)
 
 /* A program may free what it has registered, or move it, and say so afterwards. What it has there
  * by then stays as it is. */
-START_TEST(registered_pages_may_go_before_they_are_unregistered)
+TEST(memory, registered_pages_may_go_before_they_are_unregistered)
 {
 	const int flags = MAP_PRIVATE | MAP_ANONYMOUS, rights = PROT_READ | PROT_WRITE;
 	uint32_t *own = mmap(NULL, 4 * MIB, rights, flags, -1, 0), *moved, *other;
@@ -1628,10 +1595,9 @@ START_TEST(registered_pages_may_go_before_they_are_unregistered)
 	ck_cuda(cuMemFreeHost(other));
 	ck_assert_int_eq(munmap(moved, MIB) + munmap(own + 2 * words, 2 * MIB), 0);
 }
-END_TEST
 
 /* The same where the context ends first. */
-START_TEST(registered_pages_may_go_before_their_context)
+TEST(memory, registered_pages_may_go_before_their_context)
 {
 	const int rights = PROT_READ | PROT_WRITE;
 	uint32_t *own = mmap(NULL, MIB, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1646,7 +1612,6 @@ START_TEST(registered_pages_may_go_before_their_context)
 	ck_assert_uint_eq(own[0], 1);
 	munmap(own, MIB);
 }
-END_TEST
 
 /* ---- forked children ---- */
 
@@ -1689,7 +1654,7 @@ static bool is_filled(const uint32_t *words, uint32_t count, uint32_t first)
 
 /* Loaders of batches are such children: they read what their parent has pinned, and never use the
  * device. What they write to registered memory is their own. */
-START_TEST(a_forked_child_has_the_programs_memory)
+TEST_LOOP(memory, a_forked_child_has_the_programs_memory, 0, MEMORY_KINDS)
 {
 	const uint32_t count = MIB / 4;
 	uint32_t stack[MIB / 4], *words, one = 1;
@@ -1737,7 +1702,6 @@ START_TEST(a_forked_child_has_the_programs_memory)
 		_exit(words[0] == 4 ? 0 : 1);
 	ck_assert_int_eq(exit_status(child), 0);
 }
-END_TEST
 
 /* ---- memory of every kind ---- */
 
@@ -1822,7 +1786,7 @@ static void register_beside_writers(uint32_t *area, uint32_t flags)
 	ck_assert_uint_eq(before.lost + inside.lost, 0);
 }
 
-START_TEST(memory_of_every_kind_is_registered)
+TEST(memory, memory_of_every_kind_is_registered)
 {
 	uint32_t *heap = malloc((KIND_WORDS + 2048) * 4), stack[KIND_WORDS + 2048];
 	const uint32_t flags[] = {0, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE};
@@ -1837,10 +1801,9 @@ START_TEST(memory_of_every_kind_is_registered)
 	}
 	free(heap);
 }
-END_TEST
 
 /* Two buffers share a page; each is registered and unregistered while the other is. */
-START_TEST(neighbours_are_registered_and_unregistered)
+TEST(memory, neighbours_are_registered_and_unregistered)
 {
 	uint32_t *words = aligned_alloc(4096, 1 << 16), *second = words + 5000;
 	CUdeviceptr device;
@@ -1863,10 +1826,9 @@ START_TEST(neighbours_are_registered_and_unregistered)
 	}
 	free(words);
 }
-END_TEST
 
 /* Shared memory of two processes, and a file: what is copied there is what both have. */
-START_TEST(shared_memory_is_registered)
+TEST_LOOP(memory, shared_memory_is_registered, 0, 2)
 {
 	const unsigned int flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE;
 	FILE *file = tmpfile();
@@ -1900,7 +1862,6 @@ START_TEST(shared_memory_is_registered)
 	munmap(words, MIB);
 	fclose(file);
 }
-END_TEST
 
 #define REGISTRARS 2
 static pthread_barrier_t together;
@@ -1918,7 +1879,7 @@ static void *register_wanted(void *ret_result)
 
 /* One of the threads has registered it, the other one is told so, and the pages are those that
  * kernels see. */
-START_TEST(two_threads_register_the_same_pages)
+TEST(memory, two_threads_register_the_same_pages)
 {
 	pthread_t threads[REGISTRARS];
 	CUresult results[REGISTRARS];
@@ -1946,10 +1907,9 @@ START_TEST(two_threads_register_the_same_pages)
 	pthread_barrier_destroy(&together);
 	free(wanted);
 }
-END_TEST
 
 /* The device's words may be named by the program's own address, too. */
-START_TEST(streams_write_words_of_registered_pages)
+TEST(memory, streams_write_words_of_registered_pages)
 {
 	uint32_t *own = aligned_alloc(4096, 4096);
 	CUdeviceptr address = (CUdeviceptr)(uintptr_t)own;
@@ -1968,10 +1928,9 @@ START_TEST(streams_write_words_of_registered_pages)
 	ck_cuda(cuMemHostUnregister(own));
 	free(own);
 }
-END_TEST
 
 /* An allocation takes up more than was asked for; what it has too much is not the program's. */
-START_TEST(allocations_end_where_it_was_said_to)
+TEST(memory, allocations_end_where_it_was_said_to)
 {
 	CUpointer_attribute type = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
 	CUdeviceptr memory, base;
@@ -1993,11 +1952,10 @@ START_TEST(allocations_end_where_it_was_said_to)
 	ck_cuda(cuMemFree_v2(memory));
 	ck_assert_int_eq(cuPointerGetAttribute(&told, type, memory), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* ---- managed memory ---- */
 
-START_TEST(managed_memory_is_everybodys)
+TEST(memory, managed_memory_is_everybodys)
 {
 	int32_t said[2] = {7, 7}, place = 7;
 	unsigned int managed = 0;
@@ -2039,7 +1997,6 @@ START_TEST(managed_memory_is_everybodys)
 	ck_cuda(cuMemFree_v2(memory));
 	ck_assert_int_eq(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* It is pinned host memory, in which atomic operations of one side mean nothing to the other. */
 static void add_to_tally(CUlibrary library, uint32_t by)
@@ -2054,7 +2011,7 @@ static void add_to_tally(CUlibrary library, uint32_t by)
 }
 
 /* Program and kernels use them by one address, whichever executor serves. */
-START_TEST(managed_variables_are_everybodys)
+TEST(memory, managed_variables_are_everybodys)
 {
 	const char *path = getenv("FRMPS_TEST_MANAGED_KERNELS");
 	CUdeviceptr tally, board, other;
@@ -2091,9 +2048,8 @@ START_TEST(managed_variables_are_everybodys)
 	ck_cuda(cuLibraryUnload(library));
 	ck_assert_int_eq(cuMemFree_v2(tally), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(managed_memory_promises_no_atomics)
+TEST(memory, managed_memory_promises_no_atomics)
 {
 	static const struct {
 		int attribute, value;
@@ -2122,12 +2078,11 @@ START_TEST(managed_memory_promises_no_atomics)
 			CUDA_ERROR_INVALID_DEVICE);
 	}
 }
-END_TEST
 
 /* Copies of managed memory are the device's, also between two such, with pinned or registered
  * memory, and from a little ordinary memory: nobody waits for them, whoever the stream waits
  * for. */
-START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
+TEST(memory, asynchronous_copies_of_managed_memory_return_at_once)
 {
 	static uint32_t ordinary[MIB / 4];
 	uint32_t *word, *pinned, *words[2], own[4] = {7};
@@ -2170,11 +2125,10 @@ START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 	for (int i = 0; i < 2; i++)
 		ck_cuda(cuMemFree_v2(memory[i]));
 }
-END_TEST
 
 /* What lies behind the last byte in the same page belongs to nobody. In the driver's library that
  * depends on what it has given from the page. */
-START_TEST(managed_memory_ends_where_it_was_said_to)
+TEST(memory, managed_memory_ends_where_it_was_said_to)
 {
 	CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
 	CUdeviceptr memory, behind;
@@ -2195,7 +2149,6 @@ START_TEST(managed_memory_ends_where_it_was_said_to)
 		CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuMemFree_v2(memory));
 }
-END_TEST
 
 /* ---- handles for other programs ---- */
 
@@ -2244,7 +2197,7 @@ static int opener(int has_others)
 	return 0;
 }
 
-START_TEST(memory_is_opened_by_handle)
+TEST_LOOP(memory, memory_is_opened_by_handle, 0, 2)
 {
 	CUdeviceptr first, second;
 	CUipcMemHandle handles[2];
@@ -2266,7 +2219,6 @@ START_TEST(memory_is_opened_by_handle)
 	ck_assert_uint_eq(word_at(second + 8188), 54);
 	ck_assert_int_ne(cuIpcGetMemHandle(&handles[0], 4096), CUDA_SUCCESS);
 }
-END_TEST
 
 /* Opens and closes each handle that it is sent, and says whether it could. */
 static int opens_many(int unused)
@@ -2298,7 +2250,7 @@ static CUresult open_elsewhere(const CUipcMemHandle *handle)
 
 /* Memory of its own, and one that would be shared with other small allocations. There are none: a
  * module's variables may be some. */
-START_TEST(a_handle_ends_with_its_memory)
+TEST_LOOP(memory, a_handle_ends_with_its_memory, 0, 2)
 {
 	const size_t bytes = _i ? 4 << 20 : 4096;
 	CUipcMemHandle handle, next;
@@ -2325,7 +2277,6 @@ START_TEST(a_handle_ends_with_its_memory)
 	close(pair[0]);
 	ck_assert_int_eq(exit_status(child), 0);
 }
-END_TEST
 
 static void await_opening(void *opened)
 {
@@ -2374,7 +2325,7 @@ static int opens_beside_a_close(int unused)
 	return 0;
 }
 
-START_TEST(closing_holds_nobody_up)
+TEST(memory, closing_holds_nobody_up)
 {
 	CUipcMemHandle handles[2];
 	CUdeviceptr memory;
@@ -2393,7 +2344,6 @@ START_TEST(closing_holds_nobody_up)
 	ck_assert_int_eq(write(pair[0], handles, sizeof(handles)), sizeof(handles));
 	ck_assert_int_eq(exit_status(child), 0);
 }
-END_TEST
 
 /* A reset ends what the context has opened, as it frees what it has allocated. */
 static int opens_and_resets(int unused)
@@ -2414,7 +2364,7 @@ static int opens_and_resets(int unused)
 	return cuMemGetAddressRange_v2(&base, NULL, memory) == CUDA_SUCCESS ? 2 : 0;
 }
 
-START_TEST(opened_memory_goes_with_its_context)
+TEST(memory, opened_memory_goes_with_its_context)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr memory;
@@ -2428,7 +2378,6 @@ START_TEST(opened_memory_goes_with_its_context)
 	ck_assert_int_eq(write(pair[0], &handle, sizeof(handle)), sizeof(handle));
 	ck_assert_int_eq(exit_status(child), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -2437,57 +2386,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, a_mapping_is_memory);
-	tcase_add_test(tests, a_segment_grows_and_shrinks);
-	tcase_add_test(tests, addresses_are_not_scarce);
-	tcase_add_test(tests, reservations_are_of_any_size_and_place);
-	tcase_add_test(tests, reserving_in_a_loop_uses_nothing_up);
-	tcase_add_test(tests, thirty_segments_grow_side_by_side);
-	tcase_add_test(tests, memory_runs_out_where_it_is_made);
-	tcase_add_test(tests, one_memory_has_two_addresses);
-	tcase_add_test(tests, wrong_mappings_are_refused);
-	tcase_add_test(tests, memory_is_shared_by_descriptor);
-	tcase_add_loop_test(tests, host_memory_has_a_handle, 0, ORDERS);
-	tcase_add_test(tests, device_memory_is_mapped_beside_host_memory);
-	tcase_add_test(tests, wrong_host_memory_is_refused);
-	tcase_add_test(tests, host_memory_is_mapped_again_beside_a_long_kernel);
-	tcase_add_test(tests, host_memory_is_shared_by_descriptor);
-	tcase_add_loop_test(tests, memory_outlives_its_exporter, 0, ENDINGS);
-	tcase_add_test(tests, pools_are_shared);
-	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
-	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
-	tcase_add_test(tests, freed_memory_waits_for_its_stream);
-	tcase_add_test(tests, other_memory_is_freed_in_stream_order_too);
-	tcase_add_test(tests, pools_are_made_used_and_ended);
-	tcase_add_test(tests, a_trim_leaves_what_is_to_be_kept);
-	tcase_add_test(tests, a_pool_is_never_larger_than_it_may_be);
-	tcase_add_test(tests, a_pool_that_is_full_lends_what_is_freed);
-	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
-	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
-	tcase_add_loop_test(tests, memory_that_cannot_be_written_is_not_registered, 0, 2);
-	tcase_add_test(tests, memory_is_registered_for_reading);
-	tcase_add_test(tests, a_host_function_holds_no_copy_up);
-	tcase_add_test(tests, kernels_reach_registered_pages);
-	tcase_add_test(tests, registered_pages_may_go_before_they_are_unregistered);
-	tcase_add_test(tests, registered_pages_may_go_before_their_context);
-	tcase_add_test(tests, two_threads_register_the_same_pages);
-	tcase_add_loop_test(tests, a_forked_child_has_the_programs_memory, 0, MEMORY_KINDS);
-	tcase_add_test(tests, memory_of_every_kind_is_registered);
-	tcase_add_test(tests, neighbours_are_registered_and_unregistered);
-	tcase_add_loop_test(tests, shared_memory_is_registered, 0, 2);
-	tcase_add_test(tests, streams_write_words_of_registered_pages);
-	tcase_add_test(tests, allocations_end_where_it_was_said_to);
-	tcase_add_test(tests, managed_memory_is_everybodys);
-	tcase_add_test(tests, managed_variables_are_everybodys);
-	tcase_add_test(tests, managed_memory_promises_no_atomics);
-	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
-	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
-	tcase_add_loop_test(tests, memory_is_opened_by_handle, 0, 2);
-	tcase_add_loop_test(tests, a_handle_ends_with_its_memory, 0, 2);
-	tcase_add_test(tests, closing_holds_nobody_up);
-	tcase_add_test(tests, opened_memory_goes_with_its_context);
-	tcase_add_test(tests, mappings_outlive_the_daemon);
-	tcase_add_test(tests, host_memory_outlives_daemon_and_executor);
+	suite_add(tests, "memory");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

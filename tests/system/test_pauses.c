@@ -148,7 +148,7 @@ static void see_it_end_well(struct child *child)
 	wait_closed(&service);
 }
 
-START_TEST(a_paused_program_waits_and_goes_on)
+TEST(pauses, a_paused_program_waits_and_goes_on)
 {
 	long long commands;
 	struct child child;
@@ -162,7 +162,6 @@ START_TEST(a_paused_program_waits_and_goes_on)
 	ck_assert_int_eq(service_log_count(&service, "is paused"), 1);
 	ck_assert_int_eq(service_log_count(&service, "is resumed"), 1);
 }
-END_TEST
 
 /* Asks the service for memory when it is ordered to. */
 static int asker(int progress, int orders)
@@ -178,7 +177,7 @@ static int asker(int progress, int orders)
 	return r ? 3 : 0;
 }
 
-START_TEST(its_requests_wait_as_well)
+TEST(pauses, its_requests_wait_as_well)
 {
 	struct child child;
 
@@ -195,9 +194,8 @@ START_TEST(its_requests_wait_as_well)
 	ck_assert_int_lt(status_number(&service, child.pid, "memory_bytes"), ASKED_BYTES);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(it_stays_paused_when_executors_and_daemons_die)
+TEST(pauses, it_stays_paused_when_executors_and_daemons_die)
 {
 	long long commands;
 	struct child child;
@@ -215,9 +213,8 @@ START_TEST(it_stays_paused_when_executors_and_daemons_die)
 	see_it_wait(&child, commands);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(it_stays_paused_beside_a_fault)
+TEST(pauses, it_stays_paused_beside_a_fault)
 {
 	long long commands;
 	struct child child, culprit;
@@ -230,9 +227,8 @@ START_TEST(it_stays_paused_beside_a_fault)
 	see_it_wait(&child, commands);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(it_stays_paused_in_an_executor_of_its_own)
+TEST(pauses, it_stays_paused_in_an_executor_of_its_own)
 {
 	long long commands;
 	struct child child;
@@ -244,9 +240,8 @@ START_TEST(it_stays_paused_in_an_executor_of_its_own)
 	see_it_wait(&child, commands);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(it_can_be_terminated)
+TEST(pauses, it_can_be_terminated)
 {
 	long long commands;
 	struct child child;
@@ -258,9 +253,8 @@ START_TEST(it_can_be_terminated)
 	ck_assert_int_eq(child_end(&child), TERMINATED);
 	wait_closed(&service);
 }
-END_TEST
 
-START_TEST(it_can_be_killed)
+TEST(pauses, it_can_be_killed)
 {
 	long long commands;
 	struct child child;
@@ -271,7 +265,6 @@ START_TEST(it_can_be_killed)
 	ck_assert_int_eq(child_end(&child), 1000 + SIGKILL);
 	wait_closed(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -280,13 +273,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, a_paused_program_waits_and_goes_on);
-	tcase_add_test(tests, its_requests_wait_as_well);
-	tcase_add_test(tests, it_stays_paused_when_executors_and_daemons_die);
-	tcase_add_test(tests, it_stays_paused_beside_a_fault);
-	tcase_add_test(tests, it_stays_paused_in_an_executor_of_its_own);
-	tcase_add_test(tests, it_can_be_terminated);
-	tcase_add_test(tests, it_can_be_killed);
+	suite_add(tests, "pauses");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -162,11 +162,10 @@ static void run_pair(int (*exporter)(int), int (*importer)(int))
 		status_await_no_sessions(both_device(i));
 }
 
-START_TEST(a_descriptor_is_imported_on_another_device)
+TEST(programs, a_descriptor_is_imported_on_another_device)
 {
 	run_pair(export_file, import_file);
 }
-END_TEST
 
 static int export_handle(int unused)
 {
@@ -200,11 +199,10 @@ static int import_handle(int unused)
 }
 
 /* Both have the first session of their daemon. */
-START_TEST(a_handle_is_opened_on_another_device)
+TEST(programs, a_handle_is_opened_on_another_device)
 {
 	run_pair(export_handle, import_handle);
 }
-END_TEST
 
 /*
  * One program on both
@@ -276,12 +274,11 @@ static int ask_about_peers(int unused)
 	return 0;
 }
 
-START_TEST(a_program_enables_access_once)
+TEST(peers, a_program_enables_access_once)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(ask_about_peers, 0)), 0);
 }
-END_TEST
 
 static int ask_without_peers(int unused)
 {
@@ -306,13 +303,12 @@ static int ask_without_peers(int unused)
 	return 0;
 }
 
-START_TEST(devices_that_are_no_peers_say_so)
+TEST(peers, devices_that_are_no_peers_say_so)
 {
 	setenv("FRMPS_HOST_PEERS", "none", 1);
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(ask_without_peers, 0)), 0);
 }
-END_TEST
 
 /* What there is, what comes later, small and large; what is freed goes on both. */
 static int reach_all(int unused)
@@ -350,7 +346,7 @@ static int reach_all(int unused)
 }
 
 /* 1: two logical devices of one. */
-START_TEST(kernels_reach_the_memory_of_the_other_device)
+TEST_LOOP(peers, kernels_reach_the_memory_of_the_other_device, 0, 2)
 {
 	if (_i)
 		ck_assert(service_start_configured(&both_service, "devices = 0,0\n"));
@@ -361,7 +357,6 @@ START_TEST(kernels_reach_the_memory_of_the_other_device)
 		status_await_no_sessions(both_device(i));
 	status_await_no_memory(both_device(0));
 }
-END_TEST
 
 /* The copies of a device that reaches both sides need no memory of the host. */
 static int copy_between(int unused)
@@ -403,12 +398,11 @@ static int copy_between(int unused)
 	return 0;
 }
 
-START_TEST(copies_go_straight)
+TEST(peers, copies_go_straight)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(copy_between, 0)), 0);
 }
-END_TEST
 
 /* 0: addresses of the memory's device; 1: of the other one, as libraries map what they import; 2: a
  * range of many gigabytes. */
@@ -447,12 +441,11 @@ static int map_for_both(int kind)
 	return works(0, 3) && works(1, 4) ? 0 : 2;
 }
 
-START_TEST(mapped_memory_is_for_both)
+TEST_LOOP(peers, mapped_memory_is_for_both, 0, 3)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(map_for_both, _i)), 0);
 }
-END_TEST
 
 /* A graph of one device whose nodes use the other one's memory, as captured and with the copy to
  * there first. */
@@ -489,12 +482,11 @@ static int run_graph(int unused)
 	return 0;
 }
 
-START_TEST(a_graph_reaches_the_memory_of_the_other_device)
+TEST(peers, a_graph_reaches_the_memory_of_the_other_device)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(run_graph, 0)), 0);
 }
-END_TEST
 
 static int share_pool(int unused)
 {
@@ -528,12 +520,11 @@ static int share_pool(int unused)
 	return 0;
 }
 
-START_TEST(a_pool_is_for_both)
+TEST(peers, a_pool_is_for_both)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(share_pool, 0)), 0);
 }
-END_TEST
 
 /*
  * What goes wrong
@@ -605,7 +596,7 @@ static struct child start_waiting(void)
 }
 
 /* A standby has it, too. */
-START_TEST(another_executor_has_the_memory)
+TEST(wrong, another_executor_has_the_memory)
 {
 	struct child child = start_waiting();
 
@@ -616,9 +607,8 @@ START_TEST(another_executor_has_the_memory)
 	}
 	end_well(&child);
 }
-END_TEST
 
-START_TEST(an_executor_of_its_own_has_the_memory)
+TEST(wrong, an_executor_of_its_own_has_the_memory)
 {
 	struct child child = start_waiting();
 	char why[160];
@@ -633,9 +623,8 @@ START_TEST(an_executor_of_its_own_has_the_memory)
 	}
 	end_well(&child);
 }
-END_TEST
 
-START_TEST(a_dead_daemon_takes_nothing_away)
+TEST(wrong, a_dead_daemon_takes_nothing_away)
 {
 	struct child child = start_reaching();
 
@@ -646,7 +635,6 @@ START_TEST(a_dead_daemon_takes_nothing_away)
 	}
 	end_well(&child);
 }
-END_TEST
 
 /* All that serves device 0 goes: its memory stays where device 1 has it. */
 static int outlast(int progress, int orders)
@@ -679,7 +667,7 @@ static pid_t holder_of(unsigned number)
 	return pid;
 }
 
-START_TEST(memory_of_a_lost_device_stays)
+TEST(wrong, memory_of_a_lost_device_stays)
 {
 	struct child child;
 
@@ -690,7 +678,6 @@ START_TEST(memory_of_a_lost_device_stays)
 	ck_assert(service_log_wait(&both_service, "device 0 is not served at the moment", 1, 60));
 	end_well(&child);
 }
-END_TEST
 
 /* A fault on one device is that device's, whoever has whose memory. */
 static int fault_beside(int faulty)
@@ -717,17 +704,16 @@ static int fault_beside(int faulty)
 	return 0;
 }
 
-START_TEST(a_fault_leaves_the_peer)
+TEST_LOOP(wrong, a_fault_leaves_the_peer, 0, 2)
 {
 	both_start();
 	ck_assert_int_eq(exit_status(spawn(fault_beside, _i)), 0);
 	status_await_faults(both_device((unsigned)_i), 1);
 	ck_assert_int_eq(status_counter(both_device(1 - (unsigned)_i), "faults"), 0);
 }
-END_TEST
 
 /* Memory that two devices have stays where it is. */
-START_TEST(what_is_shared_is_not_suspended)
+TEST(wrong, what_is_shared_is_not_suspended)
 {
 	struct child child = start_waiting();
 	char session[32], text[400];
@@ -747,10 +733,9 @@ START_TEST(what_is_shared_is_not_suspended)
 	}
 	end_well(&child);
 }
-END_TEST
 
 /* Programs of a user share an address space on each device: all have room for both's memory. */
-START_TEST(many_programs_share_at_a_time)
+TEST(wrong, many_programs_share_at_a_time)
 {
 	enum { COUNT = 6 };
 	struct child children[COUNT];
@@ -765,7 +750,6 @@ START_TEST(many_programs_share_at_a_time)
 	for (unsigned i = 0; i < 2; i++)
 		status_await_no_sessions(both_device(i));
 }
-END_TEST
 
 int main(void)
 {
@@ -773,25 +757,12 @@ int main(void)
 	TCase *tests = suite_case(suite, "programs");
 
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_test(tests, a_descriptor_is_imported_on_another_device);
-	tcase_add_test(tests, a_handle_is_opened_on_another_device);
+	suite_add(tests, "programs");
 	tests = suite_case(suite, "peers");
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_test(tests, a_program_enables_access_once);
-	tcase_add_test(tests, devices_that_are_no_peers_say_so);
-	tcase_add_loop_test(tests, kernels_reach_the_memory_of_the_other_device, 0, 2);
-	tcase_add_test(tests, copies_go_straight);
-	tcase_add_loop_test(tests, mapped_memory_is_for_both, 0, 3);
-	tcase_add_test(tests, a_pool_is_for_both);
-	tcase_add_test(tests, a_graph_reaches_the_memory_of_the_other_device);
+	suite_add(tests, "peers");
 	tests = suite_case(suite, "wrong");
 	tcase_add_checked_fixture(tests, NULL, both_stop);
-	tcase_add_test(tests, another_executor_has_the_memory);
-	tcase_add_test(tests, an_executor_of_its_own_has_the_memory);
-	tcase_add_test(tests, a_dead_daemon_takes_nothing_away);
-	tcase_add_test(tests, memory_of_a_lost_device_stays);
-	tcase_add_loop_test(tests, a_fault_leaves_the_peer, 0, 2);
-	tcase_add_test(tests, what_is_shared_is_not_suspended);
-	tcase_add_test(tests, many_programs_share_at_a_time);
+	suite_add(tests, "wrong");
 	return suite_run(suite);
 }

@@ -280,7 +280,7 @@ static struct child start_waiting(int (*program)(int progress, int orders), int 
  * Newcomers
  */
 
-START_TEST(a_newcomer_beside_an_endless_kernel_computes)
+TEST(newcomers, a_newcomer_beside_an_endless_kernel_computes)
 {
 	struct child newcomer;
 	uint64_t begin;
@@ -297,10 +297,9 @@ START_TEST(a_newcomer_beside_an_endless_kernel_computes)
 	ck_assert_int_eq(service_log_count(&service, WAITS), 0);
 	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
 }
-END_TEST
 
 /* The driver loads its code, and would wait for the endless kernel with everybody's launches. */
-START_TEST(code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up)
+TEST(newcomers_2, code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up)
 {
 	struct child busy, waiting, newcomer;
 
@@ -323,12 +322,11 @@ START_TEST(code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up)
 	wait_closed(&service);
 	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
 }
-END_TEST
 
 /* As natively, the driver waits for the endless kernel where it has to make room, with everybody's
  * launches.
  */
-START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
+TEST(room_2, a_kernel_that_needs_local_memory_holds_nobody_up)
 {
 	struct child busy, deep;
 
@@ -349,10 +347,9 @@ START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
 	end_well(&busy);
 	wait_closed(&service);
 }
-END_TEST
 
 /* A copy of the service's own that does not get through is no sign of a fault, and not lost. */
-START_TEST(variables_that_wait_for_the_device_hurt_nobody)
+TEST(room, variables_that_wait_for_the_device_hurt_nobody)
 {
 	struct child first, newcomer;
 
@@ -367,9 +364,8 @@ START_TEST(variables_that_wait_for_the_device_hurt_nobody)
 	ck_assert_int_eq(child_end(&newcomer), 0);
 	ck_assert_int_eq(service_log_count(&service, "verdict:"), 0);
 }
-END_TEST
 
-START_TEST(all_who_wait_are_served)
+TEST(newcomers_2, all_who_wait_are_served)
 {
 	struct child busy, waiting[NEWCOMERS];
 
@@ -390,10 +386,9 @@ START_TEST(all_who_wait_are_served)
 	wait_closed(&service);
 	ck_assert_int_eq(service_log_count(&service, MOVED), 0);
 }
-END_TEST
 
 /* While it is tried, and while it rests. */
-START_TEST(a_newcomer_that_is_killed_leaves_nothing)
+TEST(newcomers_2, a_newcomer_that_is_killed_leaves_nothing)
 {
 	struct child newcomer;
 
@@ -415,7 +410,6 @@ START_TEST(a_newcomer_that_is_killed_leaves_nothing)
 	end_runner();
 	wait_closed(&service);
 }
-END_TEST
 
 /*
  * By order
@@ -431,7 +425,7 @@ static bool isolate(const struct child *child, const char *reason)
 	return !*why;
 }
 
-START_TEST(a_running_program_is_isolated_by_order)
+TEST(orders, a_running_program_is_isolated_by_order)
 {
 	struct child other, one, variables;
 
@@ -458,9 +452,8 @@ START_TEST(a_running_program_is_isolated_by_order)
 	wait_closed(&service);
 	wait_domains(1);
 }
-END_TEST
 
-START_TEST(faults_hurt_their_own_domain)
+TEST(orders, faults_hurt_their_own_domain)
 {
 	struct child busy, isolated, bad, worse;
 
@@ -489,9 +482,8 @@ START_TEST(faults_hurt_their_own_domain)
 	end_well(&busy);
 	wait_closed(&service);
 }
-END_TEST
 
-START_TEST(many_leave_nothing)
+TEST(orders, many_leave_nothing)
 {
 	int count_of_them = repetitions(), fds[2], threads[2];
 	struct child one;
@@ -516,7 +508,6 @@ START_TEST(many_leave_nothing)
 	ck_assert_int_le(fds[1], fds[0]);
 	ck_assert_int_le(threads[1], threads[0]);
 }
-END_TEST
 
 /*
  * The daemon dies meanwhile
@@ -545,7 +536,7 @@ static int order_move(int session)
 }
 
 /* At any moment of it. */
-START_TEST(the_daemon_dies_while_a_program_moves)
+TEST(deaths, the_daemon_dies_while_a_program_moves)
 {
 	struct child one;
 	pid_t orderer;
@@ -565,9 +556,8 @@ START_TEST(the_daemon_dies_while_a_program_moves)
 	wait_closed(&service);
 	wait_domains(1);
 }
-END_TEST
 
-START_TEST(the_daemon_dies_while_a_newcomer_waits)
+TEST(deaths, the_daemon_dies_while_a_newcomer_waits)
 {
 	struct child newcomer;
 
@@ -582,7 +572,6 @@ START_TEST(the_daemon_dies_while_a_newcomer_waits)
 	end_well(&newcomer);
 	wait_closed(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -598,19 +587,14 @@ int main(void)
 	tcase_add_checked_fixture(room, NULL, stop);
 	tcase_add_checked_fixture(orders, NULL, stop);
 	tcase_add_checked_fixture(deaths, NULL, stop);
-	tcase_add_test(tests, a_newcomer_beside_an_endless_kernel_computes);
+	suite_add(tests, "newcomers");
 	/* It fills the device in a way that is this one's. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
-		tcase_add_test(room, variables_that_wait_for_the_device_hurt_nobody);
-	tcase_add_test(room, a_kernel_that_needs_local_memory_holds_nobody_up);
-	tcase_add_test(tests, code_of_the_driver_waits_for_an_endless_kernel_and_holds_nobody_up);
-	tcase_add_test(tests, all_who_wait_are_served);
-	tcase_add_test(tests, a_newcomer_that_is_killed_leaves_nothing);
-	tcase_add_test(orders, a_running_program_is_isolated_by_order);
-	tcase_add_test(orders, faults_hurt_their_own_domain);
-	tcase_add_test(orders, many_leave_nothing);
-	tcase_add_test(deaths, the_daemon_dies_while_a_program_moves);
-	tcase_add_test(deaths, the_daemon_dies_while_a_newcomer_waits);
+		suite_add(room, "room");
+	suite_add(room, "room_2");
+	suite_add(tests, "newcomers_2");
+	suite_add(orders, "orders");
+	suite_add(deaths, "deaths");
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, room);
 	suite_add_tcase(suite, orders);

@@ -25,7 +25,7 @@
 
 /* ---- forks ---- */
 
-START_TEST(a_forked_child_gets_an_error_and_the_parent_goes_on)
+TEST(process, a_forked_child_gets_an_error_and_the_parent_goes_on)
 {
 	CUdeviceptr p;
 	uint32_t word = 5;
@@ -42,7 +42,6 @@ START_TEST(a_forked_child_gets_an_error_and_the_parent_goes_on)
 	ck_cuda(cuMemcpyDtoH_v2(&word, p, 4));
 	ck_assert_uint_eq(word, 0);
 }
-END_TEST
 
 /* What is done at the end of a process and of a thread is done in the child as well. */
 static void *end_in_a_child(void *context)
@@ -87,14 +86,13 @@ static int outlive_children(int unused)
 	return 0;
 }
 
-START_TEST(children_end_and_the_parent_goes_on)
+TEST(process, children_end_and_the_parent_goes_on)
 {
 	/* With the driver such a child crashes at its end. */
 	if (is_native())
 		return;
 	ck_assert_int_eq(exit_status(spawn(outlive_children, 0)), 0);
 }
-END_TEST
 
 /* ---- host functions ---- */
 
@@ -175,7 +173,7 @@ static void expect_permissions(const struct permission *p)
 }
 
 /* But for some that do not wait. */
-START_TEST(host_functions_may_not_call_the_driver)
+TEST_LOOP(process, host_functions_may_not_call_the_driver, 0, 2)
 {
 	struct permission p = {0};
 	uint32_t *gate;
@@ -202,7 +200,6 @@ START_TEST(host_functions_may_not_call_the_driver)
 	ck_cuda(cuStreamSynchronize(p.busy));
 	expect_permissions(&p);
 }
-END_TEST
 
 static sem_t is_running, may_end;
 
@@ -237,11 +234,10 @@ static int wait_for_signal(int unused)
 	return signal != SIGUSR1;
 }
 
-START_TEST(a_signal_that_is_waited_for_does_not_come_in_a_host_function)
+TEST(process, a_signal_that_is_waited_for_does_not_come_in_a_host_function)
 {
 	ck_assert_int_eq(exit_status(spawn(wait_for_signal, 0)), 0);
 }
-END_TEST
 
 #define PAGE 4096u
 
@@ -307,11 +303,10 @@ static int fault_in_copy(int unused)
 	return out[0] != 7 || guarded[0] != 7 || out[bytes - 1] != 7;
 }
 
-START_TEST(the_programs_handlers_see_its_faults)
+TEST_LOOP(process, the_programs_handlers_see_its_faults, 0, 2)
 {
 	ck_assert_int_eq(exit_status(spawn(_i ? fault_in_copy : fault_in_host_function, 0)), 0);
 }
-END_TEST
 
 /* ---- unloading ---- */
 
@@ -372,12 +367,11 @@ static int unload(int unused)
 	return 0;
 }
 
-START_TEST(the_library_is_unloaded_while_it_works)
+TEST(process, the_library_is_unloaded_while_it_works)
 {
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(unload, 0)), 0);
 }
-END_TEST
 
 /* ---- descriptors ---- */
 
@@ -403,12 +397,11 @@ static int live_without_standard_descriptors(int first)
 	return word_at(word) != 0;
 }
 
-START_TEST(the_session_is_not_in_the_place_of_standard_error)
+TEST_LOOP(process, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1)
 {
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(live_without_standard_descriptors, _i)), 0);
 }
-END_TEST
 
 /* ---- when there is nothing left ---- */
 
@@ -474,12 +467,11 @@ static int start_without_descriptors(int count)
 	return cuInit(0) != CUDA_SUCCESS;
 }
 
-START_TEST(a_program_without_descriptors_is_told_at_its_start)
+TEST_LOOP(process, a_program_without_descriptors_is_told_at_its_start, 0, 4)
 {
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(start_without_descriptors, _i)), 0);
 }
-END_TEST
 
 static int run_out_of_descriptors(int unused)
 {
@@ -504,21 +496,19 @@ static int run_out_of_descriptors(int unused)
 	return wrong != 0;
 }
 
-START_TEST(a_program_without_memory_keeps_its_session)
+TEST(process, a_program_without_memory_keeps_its_session)
 {
 #if SCARCE_POSSIBLE
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(run_out_of_memory, 0)), 0);
 #endif
 }
-END_TEST
 
-START_TEST(a_program_without_descriptors_keeps_its_session)
+TEST(process, a_program_without_descriptors_keeps_its_session)
 {
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(run_out_of_descriptors, 0)), 0);
 }
-END_TEST
 
 /* ---- places ---- */
 
@@ -538,12 +528,11 @@ static int live_without_proc(int unused)
 }
 
 /* Only root can go there. */
-START_TEST(a_program_needs_no_proc)
+TEST(process, a_program_needs_no_proc)
 {
 	if (!is_native() && geteuid() == 0)
 		ck_assert_int_eq(exit_status(spawn(live_without_proc, 0)), 0);
 }
-END_TEST
 
 /* ---- CUDA_LAUNCH_BLOCKING ---- */
 
@@ -595,12 +584,11 @@ static int launch_and_look(int how)
 }
 
 /* The launch waits for its kernel and returns the kernel's error. */
-START_TEST(launches_block_where_that_is_asked_for)
+TEST(process, launches_block_where_that_is_asked_for)
 {
 	ck_assert_int_eq(exit_status(spawn(launch_and_look, BLOCKS)), 0);
 	ck_assert_int_eq(exit_status(spawn(launch_and_look, BLOCKS_NOT)), 0);
 }
-END_TEST
 
 /* ---- variables of the driver's compiler ---- */
 
@@ -615,12 +603,11 @@ static int load_text(int unused)
 }
 
 /* Which code NVIDIA's library returns is not documented. */
-START_TEST(text_is_refused_where_that_is_asked_for)
+TEST(process, text_is_refused_where_that_is_asked_for)
 {
 	if (!is_native())
 		ck_assert_int_eq(exit_status(spawn(load_text, 0)), CUDA_ERROR_JIT_COMPILATION_DISABLED);
 }
-END_TEST
 
 int main(void)
 {
@@ -629,19 +616,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, a_forked_child_gets_an_error_and_the_parent_goes_on);
-	tcase_add_test(tests, children_end_and_the_parent_goes_on);
-	tcase_add_loop_test(tests, host_functions_may_not_call_the_driver, 0, 2);
-	tcase_add_test(tests, a_signal_that_is_waited_for_does_not_come_in_a_host_function);
-	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
-	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
-	tcase_add_loop_test(tests, the_session_is_not_in_the_place_of_standard_error, 0, STDERR_FILENO + 1);
-	tcase_add_test(tests, a_program_without_memory_keeps_its_session);
-	tcase_add_test(tests, a_program_without_descriptors_keeps_its_session);
-	tcase_add_loop_test(tests, a_program_without_descriptors_is_told_at_its_start, 0, 4);
-	tcase_add_test(tests, a_program_needs_no_proc);
-	tcase_add_test(tests, launches_block_where_that_is_asked_for);
-	tcase_add_test(tests, text_is_refused_where_that_is_asked_for);
+	suite_add(tests, "process");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

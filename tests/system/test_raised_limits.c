@@ -158,7 +158,7 @@ static void end_well(struct child *child)
 	ck_assert_int_eq(child_end(child), 0);
 }
 
-START_TEST(limits_are_the_programs_own)
+TEST(raised_limits, limits_are_the_programs_own)
 {
 	struct child other = child_start(modest), child = child_start(raiser), second;
 
@@ -173,7 +173,6 @@ START_TEST(limits_are_the_programs_own)
 	end_well(&child);
 	wait_closed(&service);
 }
-END_TEST
 
 /* The active executor of a program. */
 static pid_t executor_of(const struct child *child)
@@ -212,7 +211,7 @@ static pid_t daemon_pid(void)
 	return pid;
 }
 
-START_TEST(limits_outlive_executors)
+TEST(raised_limits, limits_outlive_executors)
 {
 	struct child child = child_start(raiser);
 
@@ -220,9 +219,8 @@ START_TEST(limits_outlive_executors)
 	kill_executor_of(&child);
 	end_well(&child);
 }
-END_TEST
 
-START_TEST(limits_outlive_the_daemon)
+TEST(raised_limits, limits_outlive_the_daemon)
 {
 	struct child child = child_start(raiser);
 	pid_t former = daemon_pid();
@@ -234,9 +232,8 @@ START_TEST(limits_outlive_the_daemon)
 	kill_executor_of(&child);
 	end_well(&child);
 }
-END_TEST
 
-START_TEST(limits_that_cannot_be_are_refused)
+TEST(raised_limits, limits_that_cannot_be_are_refused)
 {
 	struct child child = child_start(immovable), second = child_start(greedy);
 
@@ -246,7 +243,6 @@ START_TEST(limits_that_cannot_be_are_refused)
 	end_well(&second);
 	ck_assert_int_eq(service_log_count(&service, "cannot have a limit"), 1);
 }
-END_TEST
 
 int main(void)
 {
@@ -254,9 +250,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "raised limits");
 
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, limits_are_the_programs_own);
-	tcase_add_test(tests, limits_outlive_executors);
-	tcase_add_test(tests, limits_outlive_the_daemon);
-	tcase_add_test(tests, limits_that_cannot_be_are_refused);
+	suite_add(tests, "raised_limits");
 	return suite_run(suite);
 }

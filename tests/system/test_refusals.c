@@ -110,7 +110,7 @@ static int guest(int progress, int orders_fd)
 	return 0;
 }
 
-START_TEST(an_order_is_refused_in_a_line)
+TEST_LOOP(orders, an_order_is_refused_in_a_line, 0, sizeof(orders) / sizeof(orders[0]))
 {
 	struct child first = child_start(guest);
 	char said[4096];
@@ -122,7 +122,6 @@ START_TEST(an_order_is_refused_in_a_line)
 	child_order(&first);
 	ck_assert_int_eq(child_end(&first), 0);
 }
-END_TEST
 
 /* Limits that a second program is beyond, and what both of them are told. */
 static const struct {
@@ -149,7 +148,7 @@ static int beyond(int code)
 	return cuInit(0) == (CUresult)code ? 0 : 2;
 }
 
-START_TEST(a_program_is_refused_in_a_line)
+TEST_LOOP(programs, a_program_is_refused_in_a_line, 0, sizeof(limits) / sizeof(limits[0]))
 {
 	struct child first;
 
@@ -162,7 +161,6 @@ START_TEST(a_program_is_refused_in_a_line)
 	child_order(&first);
 	ck_assert_int_eq(child_end(&first), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -178,10 +176,10 @@ int main(void)
 	suite = suite_create("refusals");
 	tests = suite_case(suite, "orders");
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_loop_test(tests, an_order_is_refused_in_a_line, 0, sizeof(orders) / sizeof(orders[0]));
+	suite_add(tests, "orders");
 	tests = suite_case(suite, "programs");
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, a_program_is_refused_in_a_line, 0, sizeof(limits) / sizeof(limits[0]));
+	suite_add(tests, "programs");
 	status = suite_run(suite);
 	reach_close();
 	return status;

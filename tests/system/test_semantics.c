@@ -11,7 +11,7 @@
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
 
-START_TEST(device_is_described)
+TEST(semantics, device_is_described)
 {
 	char name[128] = "";
 	int count, value;
@@ -35,13 +35,12 @@ START_TEST(device_is_described)
 	ck_cuda(cuDriverGetVersion(&value));
 	ck_assert_int_ge(value, 13000);
 }
-END_TEST
 
 typedef CUresult value_call(CUstream stream, CUdeviceptr address, uint32_t value, unsigned int flags);
 
 /* What a program finds that asks for calls as old as those of the first drivers with such
  * operations. */
-START_TEST(the_first_stream_memory_operations_are_gone)
+TEST(semantics, the_first_stream_memory_operations_are_gone)
 {
 	static const struct {
 		int attribute, value;
@@ -67,9 +66,8 @@ START_TEST(the_first_stream_memory_operations_are_gone)
 	ck_cuda(((value_call *)call)(NULL, word, 1, 0));
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(kernel_adds_vectors)
+TEST(semantics, kernel_adds_vectors)
 {
 	uint64_t count = 100003;
 	CUdeviceptr a, b, out;
@@ -90,11 +88,10 @@ START_TEST(kernel_adds_vectors)
 	ck_assert_int_eq(cuMemFree_v2(out), CUDA_ERROR_INVALID_VALUE);
 	free(result);
 }
-END_TEST
 
 static const size_t sizes[] = {1, 4, 511, 4096, 65537, (1 << 20) + 3, (5 << 20) + 1, 70 << 20};
 
-START_TEST(bytes_come_back_as_they_went)
+TEST_LOOP(semantics, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes))
 {
 	size_t bytes = sizes[_i];
 	uint8_t *out = malloc(bytes), *in = malloc(bytes), *pinned;
@@ -126,9 +123,8 @@ START_TEST(bytes_come_back_as_they_went)
 	free(in);
 	free(out);
 }
-END_TEST
 
-START_TEST(boxes_are_copied)
+TEST(semantics, boxes_are_copied)
 {
 	enum { WIDTH = 300, HEIGHT = 77 };
 	uint8_t out[HEIGHT][WIDTH], in[HEIGHT][WIDTH];
@@ -161,11 +157,10 @@ START_TEST(boxes_are_copied)
 	ck_cuda(cuMemcpy2D_v2(&down));
 	ck_assert_int_eq(memcmp(in, out, sizeof(in)), 0);
 }
-END_TEST
 
 /* The documentation has a largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH), the driver (580) goes on
  * behind it. */
-START_TEST(a_pitch_has_no_limit)
+TEST(semantics, a_pitch_has_no_limit)
 {
 	CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -193,10 +188,9 @@ START_TEST(a_pitch_has_no_limit)
 		ck_assert_int_eq(memcmp(in, out, 32), 0);
 	}
 }
-END_TEST
 
 /* A size of nothing is all right, everywhere else NULL is an error and no more. */
-START_TEST(nothing_is_copied_from_and_to_null)
+TEST(semantics, nothing_is_copied_from_and_to_null)
 {
 	CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcPitch = 64,
@@ -222,10 +216,9 @@ START_TEST(nothing_is_copied_from_and_to_null)
 	ck_assert_int_eq(cuMemcpy2D_v2(&box), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* Nor is memory a registration that was allocated pinned. */
-START_TEST(nothing_of_pinned_memory_is_no_error)
+TEST(semantics, nothing_of_pinned_memory_is_no_error)
 {
 	void *nothing = &nothing, *pinned;
 
@@ -238,10 +231,9 @@ START_TEST(nothing_of_pinned_memory_is_no_error)
 	memset(pinned, 1, 4096);
 	ck_cuda(cuMemFreeHost(pinned));
 }
-END_TEST
 
 /* Libraries make empty objects of it. */
-START_TEST(nothing_in_stream_order_is_no_error)
+TEST(semantics, nothing_in_stream_order_is_no_error)
 {
 	CUdeviceptr nothing = 1;
 	CUmemoryPool pool;
@@ -262,9 +254,8 @@ START_TEST(nothing_in_stream_order_is_no_error)
 	ck_cuda(cuGraphDestroy(graph));
 	ck_cuda(cuStreamSynchronize(stream));
 }
-END_TEST
 
-START_TEST(what_has_no_handle_has_no_name)
+TEST(semantics, what_has_no_handle_has_no_name)
 {
 	const char *name;
 
@@ -272,9 +263,8 @@ START_TEST(what_has_no_handle_has_no_name)
 	ck_assert_int_eq(cuFuncGetName(&name, NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuKernelGetName(&name, NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(wrong_calls_are_refused_at_the_call)
+TEST(semantics, wrong_calls_are_refused_at_the_call)
 {
 	CUdeviceptr p;
 	uint64_t count = 1;
@@ -292,9 +282,8 @@ START_TEST(wrong_calls_are_refused_at_the_call)
 	ck_assert_int_ne(cuModuleLoadData(&module, "this is no image"), CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(too_much_memory_is_an_error_and_no_more)
+TEST(semantics, too_much_memory_is_an_error_and_no_more)
 {
 	CUdeviceptr p;
 	size_t free_bytes, total;
@@ -306,7 +295,6 @@ START_TEST(too_much_memory_is_an_error_and_no_more)
 	ck_cuda(cuMemAlloc_v2(&p, 1 << 20));
 	ck_cuda(cuMemFree_v2(p));
 }
-END_TEST
 
 int main(void)
 {
@@ -315,18 +303,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, device_is_described);
-	tcase_add_test(tests, the_first_stream_memory_operations_are_gone);
-	tcase_add_test(tests, kernel_adds_vectors);
-	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
-	tcase_add_test(tests, boxes_are_copied);
-	tcase_add_test(tests, a_pitch_has_no_limit);
-	tcase_add_test(tests, nothing_is_copied_from_and_to_null);
-	tcase_add_test(tests, what_has_no_handle_has_no_name);
-	tcase_add_test(tests, nothing_of_pinned_memory_is_no_error);
-	tcase_add_test(tests, nothing_in_stream_order_is_no_error);
-	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
-	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);
+	suite_add(tests, "semantics");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

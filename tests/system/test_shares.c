@@ -124,7 +124,7 @@ static void end_user(const struct user *user)
 	close(user->ends[0]);
 }
 
-START_TEST(a_user_who_takes_all_it_can_get_leaves_half)
+TEST(users, a_user_who_takes_all_it_can_get_leaves_half)
 {
 	struct user first, second, root;
 
@@ -140,9 +140,8 @@ START_TEST(a_user_who_takes_all_it_can_get_leaves_half)
 	end_user(&second);
 	end_user(&root);
 }
-END_TEST
 
-START_TEST(an_operator_may_let_a_user_have_256)
+TEST(users, an_operator_may_let_a_user_have_256)
 {
 	struct user first, second;
 	int root;
@@ -158,7 +157,6 @@ START_TEST(an_operator_may_let_a_user_have_256)
 	end_user(&first);
 	end_user(&second);
 }
-END_TEST
 
 int main(void)
 {
@@ -173,8 +171,7 @@ int main(void)
 	tests = tcase_create("users");
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, a_user_who_takes_all_it_can_get_leaves_half);
-	tcase_add_test(tests, an_operator_may_let_a_user_have_256);
+	suite_add(tests, "users");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -67,7 +67,7 @@ static int chain(uint32_t seed, int launches)
 	return total == (uint32_t)launches / 2 ? 0 : 3;
 }
 
-START_TEST(eight_programs_are_exact)
+TEST(sharing, eight_programs_are_exact)
 {
 	int clients = number("FRMPS_TEST_CLIENTS", 8), launches = number("FRMPS_TEST_LAUNCHES", 1000);
 	pid_t *pids = calloc((size_t)clients, sizeof(*pids));
@@ -85,7 +85,6 @@ START_TEST(eight_programs_are_exact)
 	}
 	free(pids);
 }
-END_TEST
 
 static const char *const faults[] = {"crash_write", "crash_trap", "crash_write"};
 
@@ -108,7 +107,7 @@ static int culprit(int fault)
 	return 0;
 }
 
-START_TEST(a_fault_is_one_programs_own_problem)
+TEST(sharing, a_fault_is_one_programs_own_problem)
 {
 	struct child survivors[2] = {child_start(survivor), child_start(survivor)};
 
@@ -126,7 +125,6 @@ START_TEST(a_fault_is_one_programs_own_problem)
 	for (int s = 0; s < 2; s++)
 		ck_assert_int_eq(child_end(&survivors[s]), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -135,8 +133,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, eight_programs_are_exact);
-	tcase_add_test(tests, a_fault_is_one_programs_own_problem);
+	suite_add(tests, "sharing");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -8,7 +8,7 @@
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
 
-START_TEST(a_stream_keeps_its_order)
+TEST(streams, a_stream_keeps_its_order)
 {
 	uint64_t count = 5000;
 	CUdeviceptr a, b;
@@ -36,9 +36,8 @@ START_TEST(a_stream_keeps_its_order)
 	ck_cuda(cuStreamDestroy_v2(stream));
 	free(result);
 }
-END_TEST
 
-START_TEST(streams_do_not_wait_for_each_other)
+TEST(streams, streams_do_not_wait_for_each_other)
 {
 	CUstream busy, free_stream;
 	uint32_t *word;
@@ -56,9 +55,8 @@ START_TEST(streams_do_not_wait_for_each_other)
 	ck_cuda(cuStreamSynchronize(busy));
 	ck_cuda(cuStreamQuery(busy));
 }
-END_TEST
 
-START_TEST(events_order_streams)
+TEST(streams, events_order_streams)
 {
 	CUstream first, second;
 	CUevent event;
@@ -83,9 +81,8 @@ START_TEST(events_order_streams)
 	ck_cuda(cuEventSynchronize(event));
 	ck_cuda(cuEventDestroy_v2(event));
 }
-END_TEST
 
-START_TEST(events_measure_time)
+TEST(streams, events_measure_time)
 {
 	uint64_t ns = 20000000;
 	void *arguments[] = {&ns};
@@ -104,10 +101,9 @@ START_TEST(events_measure_time)
 	ck_cuda(cuEventElapsedTime_v2(&ms, begin, end));
 	ck_assert_float_ge(ms, 19.9f);
 }
-END_TEST
 
 /* Who has waited for an event knows when it was, at once. */
-START_TEST(time_is_known_when_an_event_is_over)
+TEST(streams, time_is_known_when_an_event_is_over)
 {
 	CUevent start, end;
 	CUstream stream;
@@ -126,7 +122,6 @@ START_TEST(time_is_known_when_an_event_is_over)
 		ck_assert_msg(ms >= 0, "%f ms in round %d", (double)ms, i);
 	}
 }
-END_TEST
 
 /* More events than there are at a time, behind one that is not over. */
 static float time_between(CUevent begin, CUevent end)
@@ -153,7 +148,7 @@ static CUevent event_in_place_of(CUevent former)
 
 /* What a stream comes to later does not count: an event was recorded there, and then elsewhere, or
  * is another one since. */
-START_TEST(time_is_that_of_the_latest_record)
+TEST_LOOP(streams_2, time_is_that_of_the_latest_record, 0, is_native() ? 1 : 2)
 {
 	uint64_t ns = 5000000;
 	void *arguments[] = {&ns};
@@ -188,9 +183,8 @@ START_TEST(time_is_that_of_the_latest_record)
 	ck_cuda(cuCtxSynchronize());
 	ck_assert_float_eq(time_between(begin, end), before);
 }
-END_TEST
 
-START_TEST(events_come_and_go_beside_a_stream_that_stands_still)
+TEST(streams_2, events_come_and_go_beside_a_stream_that_stands_still)
 {
 	uint32_t *word;
 	CUstream held, other;
@@ -213,9 +207,8 @@ START_TEST(events_come_and_go_beside_a_stream_that_stands_still)
 	*(volatile uint32_t *)word = 1;
 	ck_cuda(cuStreamSynchronize(held));
 }
-END_TEST
 
-START_TEST(legacy_default_stream_waits_and_is_waited_for)
+TEST(streams_2, legacy_default_stream_waits_and_is_waited_for)
 {
 	CUstream blocking, free_stream;
 	CUdeviceptr d;
@@ -245,7 +238,6 @@ START_TEST(legacy_default_stream_waits_and_is_waited_for)
 	ck_cuda(cuStreamSynchronize(blocking));
 	ck_assert_uint_eq(word[1], 5);
 }
-END_TEST
 
 static void write_late(void *word)
 {
@@ -254,7 +246,7 @@ static void write_late(void *word)
 }
 
 /* Such a copy is made by the program's side, when it is the stream's turn. */
-START_TEST(copies_from_host_to_host_wait_for_the_legacy_stream)
+TEST(streams_2, copies_from_host_to_host_wait_for_the_legacy_stream)
 {
 	CUstream blocking;
 	uint32_t *words;
@@ -268,9 +260,8 @@ START_TEST(copies_from_host_to_host_wait_for_the_legacy_stream)
 	ck_cuda(cuStreamSynchronize(blocking));
 	ck_assert_uint_eq(words[1], 7);
 }
-END_TEST
 
-START_TEST(streams_wait_for_words)
+TEST(streams_2, streams_wait_for_words)
 {
 	CUstream waits, writes;
 	CUdeviceptr d;
@@ -297,10 +288,9 @@ START_TEST(streams_wait_for_words)
 	ck_cuda(cuStreamSynchronize(waits));
 	ck_assert_uint_eq(word[5], 4);
 }
-END_TEST
 
 /* More streams than can exist at a time, each destroyed before its work ends. */
-START_TEST(streams_are_destroyed_faster_than_they_end)
+TEST(streams_2, streams_are_destroyed_faster_than_they_end)
 {
 	uint64_t ns = 200000;
 	void *arguments[] = {&ns};
@@ -314,10 +304,9 @@ START_TEST(streams_are_destroyed_faster_than_they_end)
 	}
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* As many streams as there can be, and of two that are gone one does not end. */
-START_TEST(a_new_stream_takes_the_place_of_one_that_ends)
+TEST(streams_2, a_new_stream_takes_the_place_of_one_that_ends)
 {
 	enum { STREAMS = 65535 };
 	uint64_t ns = 300000000;
@@ -342,11 +331,10 @@ START_TEST(a_new_stream_takes_the_place_of_one_that_ends)
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
 	ck_cuda(cuCtxSynchronize());
 }
-END_TEST
 
 /* Every so many of as many streams as there can be have work, the last one too; and again behind
  * the loss of an executor. */
-START_TEST(a_program_has_many_streams)
+TEST(streams_2, a_program_has_many_streams)
 {
 	enum { STREAMS = 65535, STEP = 31, USED = STREAMS / STEP + 1 };
 	static CUstream streams[STREAMS];
@@ -374,7 +362,6 @@ START_TEST(a_program_has_many_streams)
 	for (int i = 0; i < STREAMS; i++)
 		ck_cuda(cuStreamDestroy_v2(streams[i]));
 }
-END_TEST
 
 struct order {
 	uint32_t *word;
@@ -389,7 +376,7 @@ static void note(void *data)
 	order->calls++;
 }
 
-START_TEST(host_functions_run_in_order_and_once)
+TEST(streams_2, host_functions_run_in_order_and_once)
 {
 	struct order order = {0};
 	CUstream stream;
@@ -407,7 +394,6 @@ START_TEST(host_functions_run_in_order_and_once)
 	ck_assert_uint_eq(order.seen, 50);
 	ck_assert_uint_eq(*order.word, 99);
 }
-END_TEST
 
 int main(void)
 {
@@ -416,21 +402,9 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, a_stream_keeps_its_order);
-	tcase_add_test(tests, streams_do_not_wait_for_each_other);
-	tcase_add_test(tests, events_order_streams);
-	tcase_add_test(tests, events_measure_time);
-	tcase_add_test(tests, time_is_known_when_an_event_is_over);
+	suite_add(tests, "streams");
 	/* Slots of events are the service's. */
-	tcase_add_loop_test(tests, time_is_that_of_the_latest_record, 0, is_native() ? 1 : 2);
-	tcase_add_test(tests, events_come_and_go_beside_a_stream_that_stands_still);
-	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
-	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
-	tcase_add_test(tests, streams_wait_for_words);
-	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
-	tcase_add_test(tests, a_new_stream_takes_the_place_of_one_that_ends);
-	tcase_add_test(tests, a_program_has_many_streams);
-	tcase_add_test(tests, host_functions_run_in_order_and_once);
+	suite_add(tests, "streams_2");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -167,7 +167,7 @@ static void see_it_end_well(struct child *child)
 	ck_assert_int_eq(swapped_by_all(), 0);
 }
 
-START_TEST(it_comes_back_with_its_next_call)
+TEST(suspend, it_comes_back_with_its_next_call)
 {
 	struct child child;
 	long long had;
@@ -191,9 +191,8 @@ START_TEST(it_comes_back_with_its_next_call)
 	see_it_end_well(&child);
 	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 3);
 }
-END_TEST
 
-START_TEST(others_have_the_room_and_it_waits_for_it)
+TEST(suspend_2, others_have_the_room_and_it_waits_for_it)
 {
 	struct child child, other;
 	char text[400] = "";
@@ -218,9 +217,8 @@ START_TEST(others_have_the_room_and_it_waits_for_it)
 	child_wait(&child, 1);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
+TEST(suspend_3, what_the_host_has_no_room_for_goes_to_a_folder)
 {
 	struct child child;
 
@@ -237,9 +235,8 @@ START_TEST(what_the_host_has_no_room_for_goes_to_a_folder)
 	ck_assert_int_eq(service_log_count(&service, "its device memory in swap_directory"), 2);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(one_that_is_paused_stays_until_it_is_resumed)
+TEST(suspend_3, one_that_is_paused_stays_until_it_is_resumed)
 {
 	struct child child;
 
@@ -256,9 +253,8 @@ START_TEST(one_that_is_paused_stays_until_it_is_resumed)
 	child_wait(&child, 1);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(its_end_frees_everything)
+TEST(suspend_3, its_end_frees_everything)
 {
 	int fds[2], threads[2];
 	struct child child;
@@ -287,9 +283,8 @@ START_TEST(its_end_frees_everything)
 	while (fds[1] > fds[0] && time(NULL) - begin < LATER_S);
 	ck_assert_int_le(fds[1], fds[0]);
 }
-END_TEST
 
-START_TEST(faults_and_losses_meanwhile_harm_nothing)
+TEST(suspend_3, faults_and_losses_meanwhile_harm_nothing)
 {
 	struct child child;
 
@@ -314,9 +309,8 @@ START_TEST(faults_and_losses_meanwhile_harm_nothing)
 	see_it_work(&child);
 	see_it_end_well(&child);
 }
-END_TEST
 
-START_TEST(daemons_meanwhile_harm_nothing)
+TEST(suspend_3, daemons_meanwhile_harm_nothing)
 {
 	struct child child;
 
@@ -333,7 +327,6 @@ START_TEST(daemons_meanwhile_harm_nothing)
 	see_it_end_well(&child);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 /* Writes a constant and, at an order, lets a kernel read it. */
 static int with_constant(int progress, int orders)
@@ -376,7 +369,7 @@ static void expect_kept(child_function *program, bool in_another_executor)
 	ck_assert_int_eq(service_stop(&service), 0);
 }
 
-START_TEST(variables_and_constants_come_along)
+TEST(suspend_3, variables_and_constants_come_along)
 {
 	expect_kept(rememberer, false);
 	expect_kept(moved_tallier, false);
@@ -384,7 +377,6 @@ START_TEST(variables_and_constants_come_along)
 	expect_kept(with_constant, false);
 	expect_kept(with_constant, true);
 }
-END_TEST
 
 /*
  * What cannot be suspended
@@ -470,7 +462,7 @@ static void expect_refused(child_function *program, const char *why)
 	ck_assert_int_eq(child_end(&child), 0);
 }
 
-START_TEST(what_cannot_move_is_refused_by_name)
+TEST(suspend_3, what_cannot_move_is_refused_by_name)
 {
 	struct child child;
 
@@ -485,14 +477,12 @@ START_TEST(what_cannot_move_is_refused_by_name)
 	see_it_end_well(&child);
 	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 0);
 }
-END_TEST
 
-START_TEST(one_that_works_is_not_suspended)
+TEST(suspend_3, one_that_works_is_not_suspended)
 {
 	start();
 	expect_refused(with_kernel, "does not end");
 }
-END_TEST
 
 /* Works all the time, until it is ordered to end. */
 static int busy(int progress, int orders)
@@ -511,7 +501,7 @@ static int busy(int progress, int orders)
 	return r;
 }
 
-START_TEST(one_that_works_goes_at_once_if_it_must)
+TEST(suspend_3, one_that_works_goes_at_once_if_it_must)
 {
 	struct child child;
 
@@ -534,9 +524,8 @@ START_TEST(one_that_works_goes_at_once_if_it_must)
 	status_await_no_sessions(&service);
 	ck_assert_int_eq(swapped_by_all(), 0);
 }
-END_TEST
 
-START_TEST(what_does_not_end_is_left_alone_at_once_too)
+TEST(suspend_3, what_does_not_end_is_left_alone_at_once_too)
 {
 	struct child child;
 	char text[400] = "";
@@ -552,7 +541,6 @@ START_TEST(what_does_not_end_is_left_alone_at_once_too)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /*
  * Kills
@@ -587,7 +575,7 @@ static void await_service(long long daemons)
 	status_await_executors(&service);
 }
 
-START_TEST(kills_at_any_moment_harm_nothing)
+TEST(suspend_3, kills_at_any_moment_harm_nothing)
 {
 	const char *text = getenv("FRMPS_TEST_SUSPEND_KILLS");
 	int kills = text ? atoi(text) : 12, daemons = 0;
@@ -618,7 +606,6 @@ START_TEST(kills_at_any_moment_harm_nothing)
 	see_it_end_well(&child);
 	status_await_no_memory(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -627,21 +614,11 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, it_comes_back_with_its_next_call);
+	suite_add(tests, "suspend");
 	/* A small device is one of the host backend. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
-		tcase_add_test(tests, others_have_the_room_and_it_waits_for_it);
-	tcase_add_test(tests, what_the_host_has_no_room_for_goes_to_a_folder);
-	tcase_add_test(tests, one_that_is_paused_stays_until_it_is_resumed);
-	tcase_add_test(tests, its_end_frees_everything);
-	tcase_add_test(tests, faults_and_losses_meanwhile_harm_nothing);
-	tcase_add_test(tests, daemons_meanwhile_harm_nothing);
-	tcase_add_test(tests, variables_and_constants_come_along);
-	tcase_add_test(tests, what_cannot_move_is_refused_by_name);
-	tcase_add_test(tests, one_that_works_is_not_suspended);
-	tcase_add_test(tests, one_that_works_goes_at_once_if_it_must);
-	tcase_add_test(tests, what_does_not_end_is_left_alone_at_once_too);
-	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
+		suite_add(tests, "suspend_2");
+	suite_add(tests, "suspend_3");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -235,7 +235,7 @@ static double seconds_since(const struct timespec *begin)
 	return (double)(now.tv_sec - begin->tv_sec) + (double)(now.tv_nsec - begin->tv_nsec) / 1e9;
 }
 
-START_TEST(three_times_the_memory_is_there_for_all)
+TEST(swap, three_times_the_memory_is_there_for_all)
 {
 	struct child children[MOST];
 
@@ -254,9 +254,8 @@ START_TEST(three_times_the_memory_is_there_for_all)
 	}
 	status_await_no_memory(&service);
 }
-END_TEST
 
-START_TEST(nobody_goes_who_has_work)
+TEST(swap, nobody_goes_who_has_work)
 {
 	struct child busy, other;
 
@@ -271,10 +270,9 @@ START_TEST(nobody_goes_who_has_work)
 	child_order(&busy);
 	ck_assert_int_eq(child_end(&busy), 0);
 }
-END_TEST
 
 /* Each has work all the time, and they do not fit together. */
-START_TEST(two_at_work_take_turns)
+TEST_LOOP(swap, two_at_work_take_turns, 0, LIMITS)
 {
 	struct timespec begun;
 	struct child one, other;
@@ -298,9 +296,8 @@ START_TEST(two_at_work_take_turns)
 	ck_assert_int_eq(child_end(&one), 0);
 	ck_assert_int_eq(child_end(&other), 0);
 }
-END_TEST
 
-START_TEST(guarantees_and_limits_hold)
+TEST(swap, guarantees_and_limits_hold)
 {
 	struct child sure, late;
 	char text[200];
@@ -333,9 +330,8 @@ START_TEST(guarantees_and_limits_hold)
 	}
 	service.pid = 0;
 }
-END_TEST
 
-START_TEST(free_memory_is_what_can_be_had)
+TEST(swap, free_memory_is_what_can_be_had)
 {
 	struct child one, two;
 
@@ -355,9 +351,8 @@ START_TEST(free_memory_is_what_can_be_had)
 	child_order(&one);
 	ck_assert_int_eq(child_end(&one), 0);
 }
-END_TEST
 
-START_TEST(offline_programs_go_first)
+TEST(swap, offline_programs_go_first)
 {
 	struct child online, offline, third;
 
@@ -380,9 +375,8 @@ START_TEST(offline_programs_go_first)
 	ck_assert_int_eq(child_end(&offline), 0);
 	ck_assert_int_eq(child_end(&third), 0);
 }
-END_TEST
 
-START_TEST(newcomers_have_a_guard)
+TEST_LOOP(swap, newcomers_have_a_guard, 0, LIMITS)
 {
 	struct child children[6];
 
@@ -397,9 +391,8 @@ START_TEST(newcomers_have_a_guard)
 	ck_assert_int_eq(service_log_count(&service, "gets no guard"), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
-START_TEST(users_displace_each_other)
+TEST(swap_2, users_displace_each_other)
 {
 	struct child mine, his;
 
@@ -417,9 +410,8 @@ START_TEST(users_displace_each_other)
 	ck_assert_int_eq(child_end(&his), 0);
 	status_await_no_memory(&service);
 }
-END_TEST
 
-START_TEST(kills_harm_nothing)
+TEST(swap_3, kills_harm_nothing)
 {
 	struct child children[3];
 	int daemons = 0;
@@ -451,7 +443,6 @@ START_TEST(kills_harm_nothing)
 	}
 	status_await_no_memory(&service);
 }
-END_TEST
 
 int main(void)
 {
@@ -460,16 +451,10 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, three_times_the_memory_is_there_for_all);
-	tcase_add_test(tests, nobody_goes_who_has_work);
-	tcase_add_loop_test(tests, two_at_work_take_turns, 0, LIMITS);
-	tcase_add_test(tests, guarantees_and_limits_hold);
-	tcase_add_test(tests, free_memory_is_what_can_be_had);
-	tcase_add_test(tests, offline_programs_go_first);
-	tcase_add_loop_test(tests, newcomers_have_a_guard, 0, LIMITS);
+	suite_add(tests, "swap");
 	if (!geteuid())
-		tcase_add_test(tests, users_displace_each_other);
-	tcase_add_test(tests, kills_harm_nothing);
+		suite_add(tests, "swap_2");
+	suite_add(tests, "swap_3");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

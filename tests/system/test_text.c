@@ -146,7 +146,7 @@ static int order(int argument)
 	return 0;
 }
 
-START_TEST(text_comes_where_the_program_waits)
+TEST(text, text_comes_where_the_program_waits)
 {
 	struct talker talker = talk(order, 0);
 
@@ -154,7 +154,6 @@ START_TEST(text_comes_where_the_program_waits)
 		"begin\nprogram 1 says 0\nprogram 1 says 1\ncontext\nprogram 1 says 2\nstream\n"
 		"program 1 says 3\nevent\nprogram 1 says 4\ncopy\nprogram 1 says 5\nend\n");
 }
-END_TEST
 
 #define ROUNDS 100
 #define LINES  7
@@ -184,7 +183,7 @@ static char *chatter_text(int number)
 	return text;
 }
 
-START_TEST(each_program_gets_its_own_text)
+TEST(text, each_program_gets_its_own_text)
 {
 	struct talker talkers[3];
 
@@ -198,7 +197,6 @@ START_TEST(each_program_gets_its_own_text)
 	}
 	ck_assert(is_native() || service_log_count(&service, "says") == 0);
 }
-END_TEST
 
 /* Prints without end and never waits: its text has nowhere to go, and that is its own affair. */
 static int silent(int progress, int orders)
@@ -214,7 +212,7 @@ static int silent(int progress, int orders)
 	return 0;
 }
 
-START_TEST(who_never_waits_holds_up_nobody)
+TEST(text_2, who_never_waits_holds_up_nobody)
 {
 	struct child child = child_start(silent);
 	char *text = chatter_text(5);
@@ -228,7 +226,6 @@ START_TEST(who_never_waits_holds_up_nobody)
 	ck_assert_int_eq(child_end(&child), 0);
 	free(text);
 }
-END_TEST
 
 /* More than there is room for between two waits: the oldest is lost. NVIDIA's library keeps more
  * than it is told to: 1.8 MB of this were seen. */
@@ -248,7 +245,7 @@ static int overflow(int argument)
 	return 0;
 }
 
-START_TEST(the_oldest_text_beyond_the_limit_is_lost)
+TEST(text, the_oldest_text_beyond_the_limit_is_lost)
 {
 	struct talker talker = talk(overflow, 0);
 	char *out = listen_to(talker.out), *later = strstr(out, "later\n");
@@ -262,7 +259,6 @@ START_TEST(the_oldest_text_beyond_the_limit_is_lost)
 	ck_assert_str_eq(later, "later\nprogram 1 says 0\nprogram 1 says 1\n");
 	free(out);
 }
-END_TEST
 
 /* The active executor, once there is a standby as well. Nothing says so: it is asked for. */
 static pid_t active_executor(void)
@@ -307,7 +303,7 @@ static int mover(int rounds)
 	return 0;
 }
 
-START_TEST(text_goes_on_after_the_executors_death)
+TEST(text_2, text_goes_on_after_the_executors_death)
 {
 	int orders[2], kept = dup(0);
 	struct talker talker;
@@ -329,7 +325,6 @@ START_TEST(text_goes_on_after_the_executors_death)
 	close(orders[1]);
 	expect(&talker, 0, "program 4 says 2\n");
 }
-END_TEST
 
 /* An assertion that fails. @waits: for the kernel; otherwise the program asks again and again */
 static int failing(int waits)
@@ -348,7 +343,7 @@ static int failing(int waits)
 	return error == CUDA_SUCCESS ? 2 : 0;
 }
 
-START_TEST(an_assertions_text_is_its_programs)
+TEST_LOOP(text_2, an_assertions_text_is_its_programs, 0, 2)
 {
 	struct talker other = talk(chatter, 6), talker = talk(failing, _i);
 	char *err = listen_to(talker.err), *out = listen_to(talker.out), *text = chatter_text(6);
@@ -365,7 +360,6 @@ START_TEST(an_assertions_text_is_its_programs)
 	free(err);
 	free(out);
 }
-END_TEST
 
 int main(void)
 {
@@ -374,13 +368,9 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, text_comes_where_the_program_waits);
-	tcase_add_test(tests, each_program_gets_its_own_text);
-	tcase_add_test(tests, the_oldest_text_beyond_the_limit_is_lost);
+	suite_add(tests, "text");
 	if (!is_native()) {
-		tcase_add_test(tests, who_never_waits_holds_up_nobody);
-		tcase_add_test(tests, text_goes_on_after_the_executors_death);
-		tcase_add_loop_test(tests, an_assertions_text_is_its_programs, 0, 2);
+		suite_add(tests, "text_2");
 	}
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -28,7 +28,7 @@ static void *count_in_thread(void *data)
 	return NULL;
 }
 
-START_TEST(many_threads_launch)
+TEST(threads, many_threads_launch)
 {
 	pthread_t threads[8];
 	CUdeviceptr word;
@@ -43,7 +43,6 @@ START_TEST(many_threads_launch)
 	ck_cuda(cuMemcpyDtoH_v2(&total, word, 4));
 	ck_assert_uint_eq(total, 8 * 1000 * 2);
 }
-END_TEST
 
 #define LARGE_BYTES ((size_t)16 << 20)
 
@@ -64,7 +63,7 @@ static void *copy_out(void *ret_right)
 }
 
 /* More of them than staging memory has room for. */
-START_TEST(many_threads_copy_to_ordinary_memory)
+TEST(threads, many_threads_copy_to_ordinary_memory)
 {
 	pthread_t threads[12];
 	bool right[12] = {0};
@@ -79,7 +78,6 @@ START_TEST(many_threads_copy_to_ordinary_memory)
 		ck_assert(right[i]);
 	}
 }
-END_TEST
 
 static void *synchronize(void *stream)
 {
@@ -91,7 +89,7 @@ static void *synchronize(void *stream)
 	return NULL;
 }
 
-START_TEST(a_blocked_thread_is_released_by_another_ones_launch)
+TEST(threads, a_blocked_thread_is_released_by_another_ones_launch)
 {
 	CUstream blocked, other;
 	uint32_t *word;
@@ -109,7 +107,6 @@ START_TEST(a_blocked_thread_is_released_by_another_ones_launch)
 	pthread_join(thread, NULL);
 	ck_cuda(cuStreamSynchronize(other));
 }
-END_TEST
 
 static void *allocate_cancelled(void *unused)
 {
@@ -124,7 +121,7 @@ static void *allocate_cancelled(void *unused)
 }
 
 /* It leaves nobody waiting for it. */
-START_TEST(a_thread_is_cancelled_in_a_call)
+TEST(threads, a_thread_is_cancelled_in_a_call)
 {
 	CUcontext context;
 	CUdeviceptr memory;
@@ -138,7 +135,6 @@ START_TEST(a_thread_is_cancelled_in_a_call)
 	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
 	ck_cuda(cuMemAlloc_v2(&memory, 100 << 20));
 }
-END_TEST
 
 /* ---- everything at once ---- */
 
@@ -244,7 +240,7 @@ static void *work(void *data)
 	return NULL;
 }
 
-START_TEST(everything_happens_at_once)
+TEST(threads, everything_happens_at_once)
 {
 	struct worker workers[WORKERS] = {{0}};
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
@@ -263,7 +259,6 @@ START_TEST(everything_happens_at_once)
 	ck_cuda(cuCtxSynchronize());
 	free(image);
 }
-END_TEST
 
 #define ENDINGS 5000
 
@@ -282,7 +277,7 @@ static void *end_pools(void *unused)
 }
 
 /* NVIDIA's library need not survive it. */
-START_TEST(of_two_threads_that_end_a_pool_one_does)
+TEST(threads, of_two_threads_that_end_a_pool_one_does)
 {
 	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
@@ -303,7 +298,6 @@ START_TEST(of_two_threads_that_end_a_pool_one_does)
 	}
 	pthread_join(other, NULL);
 }
-END_TEST
 
 #define MIPMAPS 5000
 #define LOOKERS 3 /* who waits for another one looks late */
@@ -325,7 +319,7 @@ static void *look_at_levels(void *context)
 }
 
 /* NVIDIA's library need not survive it. */
-START_TEST(levels_are_asked_for_while_their_array_ends)
+TEST(threads, levels_are_asked_for_while_their_array_ends)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR form = {
 		.Width = 64, .Height = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
@@ -348,7 +342,6 @@ START_TEST(levels_are_asked_for_while_their_array_ends)
 	for (int i = 0; i < LOOKERS; i++)
 		pthread_join(others[i], NULL);
 }
-END_TEST
 
 int main(void)
 {
@@ -357,13 +350,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
-	tcase_add_test(tests, many_threads_launch);
-	tcase_add_test(tests, many_threads_copy_to_ordinary_memory);
-	tcase_add_test(tests, a_blocked_thread_is_released_by_another_ones_launch);
-	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
-	tcase_add_test(tests, everything_happens_at_once);
-	tcase_add_test(tests, of_two_threads_that_end_a_pool_one_does);
-	tcase_add_test(tests, levels_are_asked_for_while_their_array_ends);
+	suite_add(tests, "threads");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -197,7 +197,7 @@ START_TEST(time_in_one_executor)
 }
 END_TEST
 
-START_TEST(time_over_the_death_of_an_executor)
+TEST(timing, time_over_the_death_of_an_executor)
 {
 	struct child child = child_start(measure);
 
@@ -207,9 +207,8 @@ START_TEST(time_over_the_death_of_an_executor)
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
 }
-END_TEST
 
-START_TEST(time_over_a_move)
+TEST(timing, time_over_a_move)
 {
 	struct child child = child_start(measure);
 
@@ -218,9 +217,8 @@ START_TEST(time_over_a_move)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(time_over_the_fault_of_another)
+TEST(timing, time_over_the_fault_of_another)
 {
 	struct child child = child_start(measure);
 
@@ -229,7 +227,6 @@ START_TEST(time_over_the_fault_of_another)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -241,9 +238,7 @@ int main(void)
 		return suite_run(suite);
 	}
 	tcase_add_checked_fixture(tests, start, stop);
+	suite_add(tests, "timing");
 	tcase_add_test(tests, time_in_one_executor);
-	tcase_add_test(tests, time_over_the_death_of_an_executor);
-	tcase_add_test(tests, time_over_a_move);
-	tcase_add_test(tests, time_over_the_fault_of_another);
 	return suite_run(suite);
 }

@@ -49,12 +49,11 @@ static int init_fails(int argument)
 	return cuInit(0) == CUDA_SUCCESS;
 }
 
-START_TEST(without_a_service_init_fails)
+TEST(trouble, without_a_service_init_fails)
 {
 	setenv("FRMPS_SOCKET", "/nonexistent/frmps.sock", 1);
 	ck_assert_int_eq(exit_status(spawn(init_fails, 0)), 0);
 }
-END_TEST
 
 /* Says when it is about to wait for a kernel that never ends, then expects an error. */
 static int wait_for_ever(int ready)
@@ -81,7 +80,7 @@ static pid_t start_waiting(void)
 	return pid;
 }
 
-START_TEST(when_the_service_is_killed_programs_get_an_error)
+TEST(trouble, when_the_service_is_killed_programs_get_an_error)
 {
 	pid_t pid = start_waiting();
 
@@ -89,9 +88,8 @@ START_TEST(when_the_service_is_killed_programs_get_an_error)
 	ck_assert_int_eq(exit_status(pid), 0);
 	service_stop(&service);
 }
-END_TEST
 
-START_TEST(a_terminated_service_cuts_off_and_ends_cleanly)
+TEST(trouble, a_terminated_service_cuts_off_and_ends_cleanly)
 {
 	pid_t pid = start_waiting();
 
@@ -101,7 +99,6 @@ START_TEST(a_terminated_service_cuts_off_and_ends_cleanly)
 	kill(service.pid, SIGTERM);
 	ck_assert_int_eq(exit_status(pid), 0);
 }
-END_TEST
 
 static int second_service(int log)
 {
@@ -118,7 +115,7 @@ static int is_refused_while_the_service_stops(int unused)
 }
 
 /* Who is waited for can be seen, and ended. */
-START_TEST(a_service_that_stops_says_for_whom_it_waits)
+TEST(trouble, a_service_that_stops_says_for_whom_it_waits)
 {
 	json_t *status;
 	pid_t pid = start_waiting();
@@ -133,10 +130,9 @@ START_TEST(a_service_that_stops_says_for_whom_it_waits)
 	kill(service.pid, SIGTERM);
 	ck_assert_int_eq(exit_status(pid), 0);
 }
-END_TEST
 
 /* Another one says why it cannot be and ends, orderly; the first one goes on. */
-START_TEST(there_is_one_service_at_a_socket)
+TEST(trouble, there_is_one_service_at_a_socket)
 {
 	static char said[65536];
 	int log = memfd_create("log", MFD_CLOEXEC);
@@ -150,7 +146,6 @@ START_TEST(there_is_one_service_at_a_socket)
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
 	close(log);
 }
-END_TEST
 
 /* A program that is busy in several ways when it is killed. */
 static int busy(int ready)
@@ -197,7 +192,7 @@ static void kill_busy_client(unsigned delay_us)
 	close(ready[0]);
 }
 
-START_TEST(killed_clients_leave_nothing_behind)
+TEST(trouble, killed_clients_leave_nothing_behind)
 {
 	const char *kills = getenv("FRMPS_TEST_KILLS");
 	int count = kills ? atoi(kills) : 60, fds[2], threads[2];
@@ -218,7 +213,6 @@ START_TEST(killed_clients_leave_nothing_behind)
 	ck_assert_int_le(fds[1], fds[0]);
 	ck_assert_int_le(threads[1], threads[0]);
 }
-END_TEST
 
 /* ---- rows ---- */
 
@@ -250,12 +244,11 @@ static void send_garbage(void)
 	expect_service(3);
 }
 
-START_TEST(garbage_on_the_socket_costs_one_disconnect)
+TEST(trouble, garbage_on_the_socket_costs_one_disconnect)
 {
 	for (row = 0; row < GARBAGE_ROWS; row++)
 		send_garbage();
 }
-END_TEST
 
 /* Fills the ring with what the row says and publishes it. */
 static void lie(struct shm_view *view)
@@ -314,16 +307,15 @@ static void lie_once(void)
 	raw_close(&session);
 }
 
-START_TEST(a_lying_ring_costs_one_disconnect)
+TEST(trouble, a_lying_ring_costs_one_disconnect)
 {
 	for (row = 0; row < RING_ROWS; row++)
 		lie_once();
 }
-END_TEST
 
 /* Takes what addresses it can get, wherever it can. Another program of its user has enough all the
  * same. */
-START_TEST(a_greedy_program_leaves_addresses_for_others)
+TEST(trouble, a_greedy_program_leaves_addresses_for_others)
 {
 	static const uint64_t all_free[] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
 		~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
@@ -359,7 +351,6 @@ START_TEST(a_greedy_program_leaves_addresses_for_others)
 	expect_service(5);
 	raw_close(&session);
 }
-END_TEST
 
 /* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it
  * that ends the connection: it is never read. A kernel that lets a service refuse descriptors does
@@ -398,12 +389,11 @@ static void send_slow(void)
 	close(silent);
 }
 
-START_TEST(a_descriptor_that_takes_long_to_close_holds_nobody_up)
+TEST(slow, a_descriptor_that_takes_long_to_close_holds_nobody_up)
 {
 	for (row = 0; row < SLOW_ROWS; row++)
 		send_slow();
 }
-END_TEST
 
 /* Until a process has taken a signal off and sleeps again. */
 static void await_passed_on(pid_t pid, int number)
@@ -427,7 +417,7 @@ static void await_passed_on(pid_t pid, int number)
 
 /* More than are taken at a time: the last one is still to be accepted when the service is told to
  * stop. */
-START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
+TEST(slow, whoever_was_not_accepted_does_not_hold_up_the_end)
 {
 	const struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
 	int silent, slow, fds[40], r;
@@ -453,7 +443,6 @@ START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 		close(fds[i]);
 	close(silent);
 }
-END_TEST
 
 int main(void)
 {
@@ -462,20 +451,11 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, without_a_service_init_fails);
-	tcase_add_test(tests, when_the_service_is_killed_programs_get_an_error);
-	tcase_add_test(tests, a_terminated_service_cuts_off_and_ends_cleanly);
-	tcase_add_test(tests, a_service_that_stops_says_for_whom_it_waits);
-	tcase_add_test(tests, there_is_one_service_at_a_socket);
-	tcase_add_test(tests, killed_clients_leave_nothing_behind);
-	tcase_add_test(tests, garbage_on_the_socket_costs_one_disconnect);
-	tcase_add_test(tests, a_lying_ring_costs_one_disconnect);
-	tcase_add_test(tests, a_greedy_program_leaves_addresses_for_others);
+	suite_add(tests, "trouble");
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(slow, 300);
 	tcase_add_checked_fixture(slow, start, stop);
-	tcase_add_test(slow, a_descriptor_that_takes_long_to_close_holds_nobody_up);
-	tcase_add_test(slow, whoever_was_not_accepted_does_not_hold_up_the_end);
+	suite_add(slow, "slow");
 	suite_add_tcase(suite, slow);
 	return suite_run(suite);
 }

@@ -113,7 +113,7 @@ static int count_lines(const char *text)
 }
 
 /* Nobody of it is left, either: whoever loses its parent becomes our child. */
-START_TEST(without_a_gpu_the_service_does_not_start)
+TEST(start, without_a_gpu_the_service_does_not_start)
 {
 	char path[128], said[4096];
 	const char *arguments[] = {"frmps-server", "--config", "/dev/null", "--socket", path, NULL};
@@ -130,7 +130,6 @@ START_TEST(without_a_gpu_the_service_does_not_start)
 	ck_assert_int_eq(access(path, F_OK), -1);
 	ck_assert_int_eq(waitpid(-1, NULL, 0), -1);
 }
-END_TEST
 
 /* It would be ready, and refuse every program. @limit: of open files; 0: as it is */
 static void expect_wrong(const char *line, rlim_t limit, const char *says)
@@ -154,18 +153,16 @@ static void expect_wrong(const char *line, rlim_t limit, const char *says)
 	ck_assert_msg(strstr(said, says) != NULL, "%s", said);
 }
 
-START_TEST(a_guarantee_that_nobody_could_get_is_no_configuration)
+TEST(start, a_guarantee_that_nobody_could_get_is_no_configuration)
 {
 	expect_wrong("memory_guarantee = 5G\n", 0,
 		"memory_guarantee: 5G are more than the device has for a program, 4094M: set it lower");
 }
-END_TEST
 
-START_TEST(too_few_open_files_are_said_at_the_start)
+TEST(start, too_few_open_files_are_said_at_the_start)
 {
 	expect_wrong("", 64, "the limit of open files is 64 and must be 512 at least");
 }
-END_TEST
 
 /* Return: 0 if the device's name says that it is none. */
 static int read_name(int argument)
@@ -178,7 +175,7 @@ static int read_name(int argument)
 	return strcmp(name, "frmps host backend (no GPU)") != 0;
 }
 
-START_TEST(the_host_backend_says_what_it_is)
+TEST(start, the_host_backend_says_what_it_is)
 {
 	char said[8192] = "", command[256];
 	json_t *status;
@@ -198,7 +195,6 @@ START_TEST(the_host_backend_says_what_it_is)
 	ck_assert_int_eq(pclose(out), 0);
 	ck_assert_msg(strstr(said, "host backend, frmps host backend (no GPU)") != NULL, "%s", said);
 }
-END_TEST
 
 /*
  * As whom
@@ -328,7 +324,7 @@ static void order_all(struct child *children, bool reports)
 	}
 }
 
-START_TEST(modules_have_the_rights_of_their_program)
+TEST(rights, modules_have_the_rights_of_their_program)
 {
 	struct child children[USERS];
 
@@ -354,9 +350,8 @@ START_TEST(modules_have_the_rights_of_their_program)
 	for (size_t i = 0; i < USERS; i++)
 		ck_assert_int_eq(child_end(&children[i]), 0);
 }
-END_TEST
 
-START_TEST(the_same_in_executors_of_their_own)
+TEST(rights, the_same_in_executors_of_their_own)
 {
 	struct child children[USERS];
 
@@ -372,7 +367,6 @@ START_TEST(the_same_in_executors_of_their_own)
 	for (size_t i = 0; i < USERS; i++)
 		ck_assert_int_eq(child_end(&children[i]), 0);
 }
-END_TEST
 
 /* In a program that nobody serves. */
 static int is_refused(int argument)
@@ -395,14 +389,13 @@ static int is_refused_in_many_groups(int argument)
 }
 
 /* It would be a guess which of them do without. */
-START_TEST(who_is_in_too_many_groups_is_refused)
+TEST(rights, who_is_in_too_many_groups_is_refused)
 {
 	ck_assert(service_start(&service, NULL));
 	open_to_all();
 	ck_assert_int_eq(exit_status(spawn(is_refused_in_many_groups, 0)), 0);
 	ck_assert_int_eq(service_log_count(&service, "is refused: it is in more groups than"), 1);
 }
-END_TEST
 
 /* A service that may not do something, by setpriv(1). */
 static void limit_server(const char *capability)
@@ -453,7 +446,7 @@ static int one_program_of_another_user(int argument)
 	return one_program(argument);
 }
 
-START_TEST(the_unit_leaves_the_service_what_it_needs)
+TEST(rights, the_unit_leaves_the_service_what_it_needs)
 {
 	make_folder();
 	limit_to_unit();
@@ -462,7 +455,6 @@ START_TEST(the_unit_leaves_the_service_what_it_needs)
 	self = &users[0];
 	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
 }
-END_TEST
 
 /* Its module writes to the standard error of its executor. */
 static int shouter(int unused)
@@ -483,7 +475,7 @@ static int shouter(int unused)
 }
 
 /* 6 MiB in this case, the service's log would be full of. */
-START_TEST(what_a_module_writes_is_bounded_and_has_its_users_name)
+TEST(rights, what_a_module_writes_is_bounded_and_has_its_users_name)
 {
 	struct stat status;
 
@@ -504,10 +496,9 @@ START_TEST(what_a_module_writes_is_bounded_and_has_its_users_name)
 	self = &users[3];
 	ck_assert_int_eq(exit_status(spawn(one_program_of_another_user, 5)), 0);
 }
-END_TEST
 
 /* The pipe is the holder's as well. */
-START_TEST(a_new_daemon_hears_the_executors_of_the_former)
+TEST(rights, a_new_daemon_hears_the_executors_of_the_former)
 {
 	make_folder();
 	ck_assert(service_start(&service, NULL));
@@ -518,9 +509,8 @@ START_TEST(a_new_daemon_hears_the_executors_of_the_former)
 	ck_assert_int_eq(exit_status(spawn(shouter, 0)), 0);
 	ck_assert(service_log_wait(&service, "of user 12345 writes more than 600 lines a minute", 1, 20));
 }
-END_TEST
 
-START_TEST(a_module_does_not_see_the_services_environment)
+TEST(rights, a_module_does_not_see_the_services_environment)
 {
 	static char files[FILES_MAX][4096];
 	int count;
@@ -537,9 +527,8 @@ START_TEST(a_module_does_not_see_the_services_environment)
 	for (int i = 0; i < count; i++)
 		ck_assert_msg(strstr(files[i], "SECRET") == NULL, "%s", files[i]);
 }
-END_TEST
 
-START_TEST(an_executor_that_cannot_be_its_user_does_not_start)
+TEST(rights, an_executor_that_cannot_be_its_user_does_not_start)
 {
 	make_folder();
 	limit_server("setuid");
@@ -555,9 +544,8 @@ START_TEST(an_executor_that_cannot_be_its_user_does_not_start)
 	/* As itself it may. */
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
 }
-END_TEST
 
-START_TEST(a_service_whose_executors_cannot_be_anybody_does_not_start)
+TEST(rights, a_service_whose_executors_cannot_be_anybody_does_not_start)
 {
 	char path[128], said[4096];
 	const char *arguments[] = {"frmps-server", "--config", "/dev/null", "--backend", service_backend(),
@@ -571,7 +559,6 @@ START_TEST(a_service_whose_executors_cannot_be_anybody_does_not_start)
 		strstr(said, "frmps executor: cannot run as the user of its programs") != NULL, "%s", said);
 	ck_assert_int_eq(access(path, F_OK), -1);
 }
-END_TEST
 
 /* A service of any other user. */
 static int serve_as_self(int argument)
@@ -585,12 +572,11 @@ static int serve_as_self(int argument)
 	return service_stop(&service) ? 3 : 0;
 }
 
-START_TEST(a_service_of_another_user_serves_that_user)
+TEST(rights, a_service_of_another_user_serves_that_user)
 {
 	self = &users[0];
 	ck_assert_int_eq(exit_status(spawn(serve_as_self, 0)), 0);
 }
-END_TEST
 
 /*
  * Between users
@@ -632,7 +618,7 @@ static int import(int unused)
 		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
-START_TEST(what_a_user_exports_no_other_user_imports)
+TEST(rights, what_a_user_exports_no_other_user_imports)
 {
 	struct child child;
 	int fd;
@@ -661,7 +647,6 @@ START_TEST(what_a_user_exports_no_other_user_imports)
 	ck_assert_int_eq(exit_status(spawn(import, 0)), CUDA_SUCCESS);
 	close(fd);
 }
-END_TEST
 
 static int sleeper(int progress, int orders)
 {
@@ -696,7 +681,7 @@ static int command_all(int number)
 	return refused;
 }
 
-START_TEST(nobody_commands_another_users_program)
+TEST(rights, nobody_commands_another_users_program)
 {
 	struct child child;
 
@@ -712,7 +697,6 @@ START_TEST(nobody_commands_another_users_program)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -723,26 +707,12 @@ int main(void)
 	reach_open();
 	tcase_set_timeout(start, 120);
 	tcase_add_checked_fixture(start, NULL, stop);
-	tcase_add_test(start, without_a_gpu_the_service_does_not_start);
-	tcase_add_test(start, a_guarantee_that_nobody_could_get_is_no_configuration);
-	tcase_add_test(start, too_few_open_files_are_said_at_the_start);
-	tcase_add_test(start, the_host_backend_says_what_it_is);
+	suite_add(start, "start");
 	suite_add_tcase(suite, start);
 	if (geteuid() == 0) {
 		tcase_set_timeout(rights, 300);
 		tcase_add_checked_fixture(rights, NULL, stop);
-		tcase_add_test(rights, modules_have_the_rights_of_their_program);
-		tcase_add_test(rights, the_same_in_executors_of_their_own);
-		tcase_add_test(rights, who_is_in_too_many_groups_is_refused);
-		tcase_add_test(rights, the_unit_leaves_the_service_what_it_needs);
-		tcase_add_test(rights, what_a_module_writes_is_bounded_and_has_its_users_name);
-		tcase_add_test(rights, a_new_daemon_hears_the_executors_of_the_former);
-		tcase_add_test(rights, a_module_does_not_see_the_services_environment);
-		tcase_add_test(rights, an_executor_that_cannot_be_its_user_does_not_start);
-		tcase_add_test(rights, a_service_whose_executors_cannot_be_anybody_does_not_start);
-		tcase_add_test(rights, a_service_of_another_user_serves_that_user);
-		tcase_add_test(rights, what_a_user_exports_no_other_user_imports);
-		tcase_add_test(rights, nobody_commands_another_users_program);
+		suite_add(rights, "rights");
 		suite_add_tcase(suite, rights);
 	}
 	status = suite_run(suite);

@@ -219,11 +219,10 @@ static int play(int progress, int orders)
 	return be_entangled(progress, orders);
 }
 
-START_TEST(role_is_played)
+TEST(role, role_is_played)
 {
 	exit(play(atoi(role[2]), atoi(role[3])));
 }
-END_TEST
 
 /* Assertions need a test around them. */
 static int run_role(char **argv)
@@ -234,7 +233,7 @@ static int run_role(char **argv)
 
 	unsetenv("CK_RUN_CASE");
 	role = argv;
-	tcase_add_test(tests, role_is_played);
+	suite_add(tests, "role");
 	suite_add_tcase(suite, tests);
 	runner = srunner_create(suite);
 	srunner_set_fork_status(runner, CK_NOFORK);
@@ -315,7 +314,7 @@ static const char *const configs[] = {
 	"[program */second]\nclass = offline\nweight = 1000\n[program */first]\nweight = 1\n",
 };
 
-START_TEST(who_has_more_is_ready_first)
+TEST_LOOP(weights, who_has_more_is_ready_first, 0, sizeof(configs) / sizeof(configs[0]))
 {
 	struct child first, second;
 
@@ -326,9 +325,8 @@ START_TEST(who_has_more_is_ready_first)
 	begin(&first);
 	expect_first_to_be_ready_first(&first, &second);
 }
-END_TEST
 
-START_TEST(a_reload_changes_who_is_ready_first)
+TEST(weights, a_reload_changes_who_is_ready_first)
 {
 	struct child first, second;
 
@@ -349,9 +347,8 @@ START_TEST(a_reload_changes_who_is_ready_first)
 	ck_assert_int_eq(child_end(&first), 0);
 	ck_assert_int_eq(child_end(&second), 0);
 }
-END_TEST
 
-START_TEST(a_next_executor_keeps_to_it)
+TEST(weights, a_next_executor_keeps_to_it)
 {
 	struct child first, second;
 
@@ -364,9 +361,8 @@ START_TEST(a_next_executor_keeps_to_it)
 	begin(&first);
 	expect_first_to_be_ready_first(&first, &second);
 }
-END_TEST
 
-START_TEST(who_is_held_back_goes_on)
+TEST(weights, who_is_held_back_goes_on)
 {
 	struct child first, second;
 
@@ -380,7 +376,6 @@ START_TEST(who_is_held_back_goes_on)
 	child_order(&first);
 	ck_assert_int_eq(child_end(&first), 0);
 }
-END_TEST
 
 int main(int argc, char **argv)
 {
@@ -391,10 +386,7 @@ int main(int argc, char **argv)
 		return run_role(argv);
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, who_has_more_is_ready_first, 0, sizeof(configs) / sizeof(configs[0]));
-	tcase_add_test(tests, a_reload_changes_who_is_ready_first);
-	tcase_add_test(tests, a_next_executor_keeps_to_it);
-	tcase_add_test(tests, who_is_held_back_goes_on);
+	suite_add(tests, "weights");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -57,7 +57,7 @@ static const struct cut {
 	{UINT64_C(1) << 30, 1 << 20, 1006}};
 
 /* Of the largest size a large copy gets, there are as many as fit. */
-START_TEST(arenas_of_all_sizes_have_large_pieces)
+TEST_LOOP(sizes, arenas_of_all_sizes_have_large_pieces, 0, sizeof(cuts) / sizeof(*cuts))
 {
 	const struct cut *cut = &cuts[_i];
 	uint8_t *taken = calloc(cut->arena / 4096, 1);
@@ -74,9 +74,8 @@ START_TEST(arenas_of_all_sizes_have_large_pieces)
 	}
 	free(taken);
 }
-END_TEST
 
-START_TEST(a_stream_leaves_pieces_to_others)
+TEST(shares, a_stream_leaves_pieces_to_others)
 {
 	struct client_stream *first = new_stream();
 
@@ -87,10 +86,9 @@ START_TEST(a_stream_leaves_pieces_to_others)
 	FAILS(arena_try(4096, first, &leases[0]), NOT_READY);
 	OK(arena_try(4096, new_stream(), &leases[0]));
 }
-END_TEST
 
 /* What a stream has used does not count when its commands are done, whoever saw that. */
-START_TEST(what_is_done_comes_back)
+TEST(shares, what_is_done_comes_back)
 {
 	struct client_stream *stream;
 	CUstream handle;
@@ -110,18 +108,16 @@ START_TEST(what_is_done_comes_back)
 	OK(arena_hold(4096, stream, &leases[held++]));
 	ck_assert_uint_eq(hold_share(stream, 4096), 383);
 }
-END_TEST
 
-START_TEST(small_copies_have_large_pieces_when_there_is_no_other)
+TEST(shares, small_copies_have_large_pieces_when_there_is_no_other)
 {
 	hold_all(4096);
 	OK(arena_try(4, new_stream(), &leases[held]));
 	ck_assert_uint_eq(leases[held].bytes, 65536);
 }
-END_TEST
 
 /* It never waits for another piece with one in hand. */
-START_TEST(one_piece_is_enough_for_a_large_copy)
+TEST(shares, one_piece_is_enough_for_a_large_copy)
 {
 	size_t bytes = 5 * MiB + 3;
 	uint8_t *out = shim_pattern(bytes, 1), *in = calloc(1, bytes);
@@ -148,7 +144,6 @@ START_TEST(one_piece_is_enough_for_a_large_copy)
 	free(in);
 	free(out);
 }
-END_TEST
 
 static void *hold_one(void *stream)
 {
@@ -158,7 +153,7 @@ static void *hold_one(void *stream)
 }
 
 /* Holders wait for commands, then go on with the pieces for a while. */
-START_TEST(a_piece_in_somebodys_hands_is_waited_for)
+TEST(shares, a_piece_in_somebodys_hands_is_waited_for)
 {
 	struct client_stream *stream, *other = new_stream();
 	unsigned int count;
@@ -184,7 +179,6 @@ START_TEST(a_piece_in_somebodys_hands_is_waited_for)
 	pthread_join(thread, &result);
 	OK((CUresult)(uintptr_t)result);
 }
-END_TEST
 
 int main(void)
 {
@@ -192,12 +186,8 @@ int main(void)
 	TCase *sizes = suite_case(suite, "sizes"), *shares = suite_case(suite, "shares");
 
 	tcase_add_checked_fixture(sizes, shim_setup_service, shim_teardown);
-	tcase_add_loop_test(sizes, arenas_of_all_sizes_have_large_pieces, 0, sizeof(cuts) / sizeof(*cuts));
+	suite_add(sizes, "sizes");
 	tcase_add_checked_fixture(shares, shim_setup, shim_teardown);
-	tcase_add_test(shares, a_stream_leaves_pieces_to_others);
-	tcase_add_test(shares, what_is_done_comes_back);
-	tcase_add_test(shares, small_copies_have_large_pieces_when_there_is_no_other);
-	tcase_add_test(shares, one_piece_is_enough_for_a_large_copy);
-	tcase_add_test(shares, a_piece_in_somebodys_hands_is_waited_for);
+	suite_add(shares, "shares");
 	return suite_run(suite);
 }

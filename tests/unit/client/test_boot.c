@@ -19,6 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
 /*
  * Every exported function by its symbol, taken from the table independently of the lookup under
  * test.
@@ -112,7 +114,7 @@ static const struct {
 	{"cuGLInit", 2000, 0, "NULL"},
 };
 
-START_TEST(lookup_follows_version_and_flags)
+TEST_LOOP(lookup, lookup_follows_version_and_flags, 0, COUNT(queries))
 {
 	CUdriverProcAddressQueryResult status = 77;
 	void *address = (void *)1;
@@ -123,9 +125,8 @@ START_TEST(lookup_follows_version_and_flags)
 	ck_assert_int_eq(result, CUDA_SUCCESS);
 	ck_assert_int_eq(status == CU_GET_PROC_ADDRESS_SUCCESS, address != NULL);
 }
-END_TEST
 
-START_TEST(lookup_finds_every_export_at_its_version)
+TEST(lookup, lookup_finds_every_export_at_its_version)
 {
 	for (size_t i = 0; i < EXPORTS; i++) {
 		void *address = NULL;
@@ -136,9 +137,8 @@ START_TEST(lookup_finds_every_export_at_its_version)
 		ck_assert_str_eq(symbol_at(address), exports[i].symbol);
 	}
 }
-END_TEST
 
-START_TEST(lookup_reports_why_nothing_was_found)
+TEST(lookup, lookup_reports_why_nothing_was_found)
 {
 	CUdriverProcAddressQueryResult status = 77;
 	void *address = (void *)1;
@@ -159,9 +159,8 @@ START_TEST(lookup_reports_why_nothing_was_found)
 	ck_assert_int_eq(cuGetProcAddress("cuNoSuchCall", &address, 13000, 0), CUDA_ERROR_NOT_FOUND);
 	ck_assert_ptr_null(address);
 }
-END_TEST
 
-START_TEST(lookup_bears_missing_arguments)
+TEST(lookup, lookup_bears_missing_arguments)
 {
 	void *address = (void *)1;
 
@@ -171,9 +170,8 @@ START_TEST(lookup_bears_missing_arguments)
 	ck_assert_int_eq(cuGetProcAddress_v2(NULL, &address, 2000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuGetProcAddress(NULL, &address, 2000, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(table_is_in_order)
+TEST(lookup, table_is_in_order)
 {
 	ck_assert_uint_eq(EXPORTS, 637);
 	for (size_t i = 1; i < EXPORTS; i++) {
@@ -188,7 +186,6 @@ START_TEST(table_is_in_order)
 			"%s stands after %s", here->symbol, before->symbol);
 	}
 }
-END_TEST
 
 /*
  * Refused calls and the log
@@ -223,21 +220,19 @@ static void call_refused(void)
 	}
 }
 
-START_TEST(refusal_is_said_once_per_call)
+TEST(words, refusal_is_said_once_per_call)
 {
 	unsetenv("FRMPS_LOG");
 	ck_assert_str_eq(stderr_of(call_refused),
 		"frmps: cuMemBatchDecompressAsync is not supported (decompression engine)\nfrmps: "
 		"cuMemAlloc is not supported (32-bit form)\n");
 }
-END_TEST
 
-START_TEST(refusal_is_silent_when_asked)
+TEST(words, refusal_is_silent_when_asked)
 {
 	setenv("FRMPS_LOG", "off", 1);
 	ck_assert_str_eq(stderr_of(call_refused), "");
 }
-END_TEST
 
 static void call_every_refused(void)
 {
@@ -252,12 +247,11 @@ static void call_every_refused(void)
 	ck_assert_int_gt(refused, 50);
 }
 
-START_TEST(every_refused_call_returns_not_supported)
+TEST(words, every_refused_call_returns_not_supported)
 {
 	setenv("FRMPS_LOG", "off", 1);
 	call_every_refused();
 }
-END_TEST
 
 static void log_all_levels(void)
 {
@@ -268,7 +262,7 @@ static void log_all_levels(void)
 	ck_assert_int_eq(errno, 5);
 }
 
-START_TEST(log_obeys_the_level)
+TEST_LOOP(words, log_obeys_the_level, 0, 4)
 {
 	static const char *const levels[] = {"error", "info", "debug", "nonsense"};
 	static const char *const lines[] = {"frmps: e1\n", "frmps: e1\nfrmps: i2\n",
@@ -278,10 +272,9 @@ START_TEST(log_obeys_the_level)
 	setenv("FRMPS_LOG", levels[_i], 1);
 	ck_assert_str_eq(stderr_of(log_all_levels), lines[_i]);
 }
-END_TEST
 
 /* SIGPIPE would be the end of this process. */
-START_TEST(log_has_no_reader)
+TEST(words, log_has_no_reader)
 {
 	int ends[2];
 
@@ -293,7 +286,6 @@ START_TEST(log_has_no_reader)
 	client_log(CLIENT_LOG_ERROR, "nobody reads this");
 	ck_assert_int_eq(errno, 5);
 }
-END_TEST
 
 static void log_a_long_line(void)
 {
@@ -304,7 +296,7 @@ static void log_a_long_line(void)
 	client_log(CLIENT_LOG_ERROR, "%s", text);
 }
 
-START_TEST(log_cuts_long_lines)
+TEST(words, log_cuts_long_lines)
 {
 	const char *text;
 
@@ -314,13 +306,12 @@ START_TEST(log_cuts_long_lines)
 	ck_assert_uint_gt(strlen(text), CLIENT_LOG_LINE_MAX - 8);
 	ck_assert_str_eq(text + strlen(text) - 5, "x...\n");
 }
-END_TEST
 
 /*
  * Error names
  */
 
-START_TEST(errors_have_names_and_texts)
+TEST(words, errors_have_names_and_texts)
 {
 	const char *text = NULL;
 
@@ -333,9 +324,8 @@ START_TEST(errors_have_names_and_texts)
 	ck_assert_int_eq(cuGetErrorName(CUDA_SUCCESS, &text), CUDA_SUCCESS);
 	ck_assert_str_eq(text, "CUDA_SUCCESS");
 }
-END_TEST
 
-START_TEST(unknown_errors_have_none)
+TEST(words, unknown_errors_have_none)
 {
 	const char *text = "old";
 
@@ -346,7 +336,6 @@ START_TEST(unknown_errors_have_none)
 	ck_assert_ptr_null(text);
 	ck_assert_int_eq(cuGetErrorString(CUDA_SUCCESS, NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /*
  * The start-up check
@@ -358,7 +347,7 @@ static void hex(const uint8_t digest[INTEGRITY_DIGEST_BYTES], char ret_text[33])
 		snprintf(ret_text + 2 * i, 3, "%02x", digest[i]);
 }
 
-START_TEST(md2_matches_the_standard)
+TEST_LOOP(tables, md2_matches_the_standard, 0, 5)
 {
 	/* From the appendix of RFC 1319. */
 	static const char *const vectors[][2] = {
@@ -375,7 +364,6 @@ START_TEST(md2_matches_the_standard)
 	hex(digest, text);
 	ck_assert_str_eq(text, vectors[_i][1]);
 }
-END_TEST
 
 static const struct integrity_facts known_facts = {
 	.driver_version = 13000,
@@ -388,7 +376,7 @@ static const struct integrity_facts known_facts = {
 	.seconds = 1700000000,
 };
 
-START_TEST(integrity_matches_a_known_answer)
+TEST(tables, integrity_matches_a_known_answer)
 {
 	struct integrity_device device = {.domain = 0, .bus = 0x1b, .device = 0};
 	uint8_t digest[INTEGRITY_DIGEST_BYTES];
@@ -403,9 +391,8 @@ START_TEST(integrity_matches_a_known_answer)
 	hex(digest, text);
 	ck_assert_str_ne(text, "619c26336bb9ddbcdb1f3bd3eff805e0");
 }
-END_TEST
 
-START_TEST(integrity_has_fixed_answers)
+TEST(tables, integrity_has_fixed_answers)
 {
 	static const uint64_t expected[2][2] = {
 		{UINT64_C(0x3341181C03CB675C), UINT64_C(0x8ED383AA1F4CD1E8)},
@@ -420,7 +407,6 @@ START_TEST(integrity_has_fixed_answers)
 		ck_assert_mem_eq(digest, expected[digit], sizeof(digest));
 	}
 }
-END_TEST
 
 /*
  * The unnamed tables
@@ -479,7 +465,7 @@ static const struct {
 	{UNNAMED_DA_TABLE, 56},
 };
 
-START_TEST(tables_say_their_size_and_have_no_holes)
+TEST_LOOP(tables, tables_say_their_size_and_have_no_holes, 0, COUNT(sized_tables))
 {
 	const void *const *table = table_by(sized_tables[_i].uuid);
 
@@ -489,9 +475,8 @@ START_TEST(tables_say_their_size_and_have_no_holes)
 	for (size_t i = 1; i < sized_tables[_i].bytes / sizeof(void *); i++)
 		ck_assert_ptr_nonnull(table[i]);
 }
-END_TEST
 
-START_TEST(the_shim_is_recognised_before_anything_else)
+TEST(tables, the_shim_is_recognised_before_anything_else)
 {
 	const CUuuid id = {FRMPS_SHIM_UUID_BYTES};
 	const void *table = NULL;
@@ -499,9 +484,8 @@ START_TEST(the_shim_is_recognised_before_anything_else)
 	ck_assert_int_eq(cuGetExportTable(&table, &id), CUDA_SUCCESS);
 	ck_assert_ptr_nonnull(table);
 }
-END_TEST
 
-START_TEST(unnamed_tables_refuse)
+TEST(tables, unnamed_tables_refuse)
 {
 	const void *const *table;
 
@@ -513,7 +497,6 @@ START_TEST(unnamed_tables_refuse)
 	table = table_by(UNNAMED_DA_TABLE);
 	ck_assert_int_eq(call(table[6], 0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
-END_TEST
 
 static void ask_unknown_tables(void)
 {
@@ -525,7 +508,7 @@ static void ask_unknown_tables(void)
 	}
 }
 
-START_TEST(unknown_tables_are_refused_and_mentioned_once)
+TEST(tables, unknown_tables_are_refused_and_mentioned_once)
 {
 	unsetenv("FRMPS_LOG");
 	ck_assert_str_eq(stderr_of(ask_unknown_tables),
@@ -535,9 +518,8 @@ START_TEST(unknown_tables_are_refused_and_mentioned_once)
 		"that goes through the service; profile without frmps-run\n");
 	ck_assert_int_eq(cuGetExportTable(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(primary_handle_is_given_without_a_current_context)
+TEST(tables, primary_handle_is_given_without_a_current_context)
 {
 	const void *const *table = table_by(RUNTIME_TABLE);
 	CUcontext context = NULL;
@@ -549,9 +531,8 @@ START_TEST(primary_handle_is_given_without_a_current_context)
 	ck_assert_int_eq(call(table[2], (uintptr_t)&context, 1, 0, 0), CUDA_ERROR_INVALID_DEVICE);
 	ck_assert_ptr_null(fake_current);
 }
-END_TEST
 
-START_TEST(no_tool_is_attached)
+TEST(tables, no_tool_is_attached)
 {
 	const void *const *table = table_by(HOOKS_TABLE);
 	static const int slots[] = {2, 6};
@@ -567,9 +548,8 @@ START_TEST(no_tool_is_attached)
 			ck_assert_uint_eq(bytes[i], 0);
 	}
 }
-END_TEST
 
-START_TEST(thread_table_knows_the_current_context)
+TEST(tables, thread_table_knows_the_current_context)
 {
 	const void *const *table = table_by(THREAD_TABLE);
 	CUcontext context = FAKE_STALE;
@@ -580,9 +560,8 @@ START_TEST(thread_table_knows_the_current_context)
 	ck_assert_int_eq(call(table[2], (uintptr_t)&context, 0, 0, 0), CUDA_SUCCESS);
 	ck_assert_ptr_eq(context, FAKE_OTHER);
 }
-END_TEST
 
-START_TEST(context_checks_find_nothing)
+TEST(tables, context_checks_find_nothing)
 {
 	const void *const *table = table_by(CHECKS_TABLE);
 	uint32_t flags = 5;
@@ -594,10 +573,9 @@ START_TEST(context_checks_find_nothing)
 	ck_assert_ptr_null(extra);
 	ck_assert_int_eq(call(table[3], 0, 0, 0, 0), CUDA_SUCCESS);
 }
-END_TEST
 
 /* The question as the runtime puts it, answered a second time here from what a runtime knows. */
-START_TEST(integrity_table_answers_for_this_process)
+TEST(tables, integrity_table_answers_for_this_process)
 {
 	const void *const *runtime = table_by(RUNTIME_TABLE);
 	const void *const *table = table_by(INTEGRITY_TABLE);
@@ -621,9 +599,8 @@ START_TEST(integrity_table_answers_for_this_process)
 	ck_assert_int_eq(call(table[1], facts.version, facts.seconds, (uintptr_t)found, 0), CUDA_SUCCESS);
 	ck_assert_mem_eq(found, expected, sizeof(found));
 }
-END_TEST
 
-START_TEST(tools_number_contexts_and_streams)
+TEST(tables, tools_number_contexts_and_streams)
 {
 	const void *const *table = table_by(TOOLS_CONTEXT_TABLE);
 	uint64_t first = 0, second = 0;
@@ -644,14 +621,13 @@ START_TEST(tools_number_contexts_and_streams)
 	ck_assert_int_eq(call(table[51], (uintptr_t)FAKE_PRIMARY, 1000, (uintptr_t)&token, 0),
 		CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
 static void count_function(void *user, CUfunction function)
 {
 	ck_assert_uint_eq((uintptr_t)function, 0x5000 + (uintptr_t)(*(int *)user)++);
 }
 
-START_TEST(tools_walk_the_functions_of_a_module)
+TEST(tables, tools_walk_the_functions_of_a_module)
 {
 	const void *const *table = table_by(TOOLS_MODULE_TABLE);
 	int (*walk)(CUcontext, CUmodule, void (*)(void *, CUfunction), void *);
@@ -663,7 +639,6 @@ START_TEST(tools_walk_the_functions_of_a_module)
 	ck_assert_int_eq(walk(NULL, (CUmodule)0x4444, count_function, &calls), 0);
 	ck_assert_int_eq(calls, FAKE_MODULE_FUNCTIONS);
 }
-END_TEST
 
 /*
  * Context-local storage
@@ -672,7 +647,7 @@ END_TEST
 #define KEY(n)	 ((void *)(uintptr_t)(0x100 + (n)))
 #define VALUE(n) ((void *)(uintptr_t)(0x9000 + (n)))
 
-START_TEST(storage_is_per_context)
+TEST(storage, storage_is_per_context)
 {
 	const void *const *table = table_by(STORAGE_TABLE);
 	void *value = NULL;
@@ -708,9 +683,8 @@ START_TEST(storage_is_per_context)
 	ck_assert_int_eq(
 		call(table[2], (uintptr_t)&value, (uintptr_t)FAKE_OTHER, (uintptr_t)KEY(1), 0), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(map_holds_more_keys_than_one_block)
+TEST(storage, map_holds_more_keys_than_one_block)
 {
 	enum { KEYS = 5 * CLS_BLOCK_ENTRIES + 3 };
 	struct cls_map map = CLS_MAP_INIT;
@@ -736,7 +710,6 @@ START_TEST(map_holds_more_keys_than_one_block)
 	ck_assert_int_eq(cls_map_get(&map, NULL, &value), CUDA_ERROR_INVALID_HANDLE);
 	cls_map_deinit(&map);
 }
-END_TEST
 
 static struct cls_map destructor_map = CLS_MAP_INIT;
 static int destructors_run;
@@ -753,7 +726,7 @@ static void destructor(CUcontext context, void *key, void *value)
 	destructors_run++;
 }
 
-START_TEST(clearing_runs_each_destructor_once)
+TEST(storage, clearing_runs_each_destructor_once)
 {
 	void *value;
 
@@ -769,7 +742,6 @@ START_TEST(clearing_runs_each_destructor_once)
 	ck_assert_int_eq(destructors_run, 14);
 	cls_map_deinit(&destructor_map);
 }
-END_TEST
 
 /* One entry changes hands between two keys while others look: nobody may see one key's value under
  * the other.
@@ -792,7 +764,7 @@ static void *read_while_written(void *mismatches)
 	return NULL;
 }
 
-START_TEST(readers_never_see_a_mixed_entry)
+TEST(storage, readers_never_see_a_mixed_entry)
 {
 	pthread_t readers[2];
 	int mismatches[2] = {0};
@@ -813,63 +785,33 @@ START_TEST(readers_never_see_a_mixed_entry)
 	}
 	cls_map_deinit(&shared_map);
 }
-END_TEST
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 static void lookup_case(Suite *suite)
 {
 	TCase *tcase = suite_case(suite, "lookup");
 
-	tcase_add_loop_test(tcase, lookup_follows_version_and_flags, 0, COUNT(queries));
-	tcase_add_test(tcase, lookup_finds_every_export_at_its_version);
-	tcase_add_test(tcase, lookup_reports_why_nothing_was_found);
-	tcase_add_test(tcase, lookup_bears_missing_arguments);
-	tcase_add_test(tcase, table_is_in_order);
+	suite_add(tcase, "lookup");
 }
 
 static void words_case(Suite *suite)
 {
 	TCase *tcase = suite_case(suite, "words");
 
-	tcase_add_test(tcase, refusal_is_said_once_per_call);
-	tcase_add_test(tcase, refusal_is_silent_when_asked);
-	tcase_add_test(tcase, every_refused_call_returns_not_supported);
-	tcase_add_loop_test(tcase, log_obeys_the_level, 0, 4);
-	tcase_add_test(tcase, log_has_no_reader);
-	tcase_add_test(tcase, log_cuts_long_lines);
-	tcase_add_test(tcase, errors_have_names_and_texts);
-	tcase_add_test(tcase, unknown_errors_have_none);
+	suite_add(tcase, "words");
 }
 
 static void tables_case(Suite *suite)
 {
 	TCase *tcase = suite_case(suite, "tables");
 
-	tcase_add_loop_test(tcase, md2_matches_the_standard, 0, 5);
-	tcase_add_test(tcase, integrity_matches_a_known_answer);
-	tcase_add_test(tcase, integrity_has_fixed_answers);
-	tcase_add_loop_test(tcase, tables_say_their_size_and_have_no_holes, 0, COUNT(sized_tables));
-	tcase_add_test(tcase, the_shim_is_recognised_before_anything_else);
-	tcase_add_test(tcase, unnamed_tables_refuse);
-	tcase_add_test(tcase, unknown_tables_are_refused_and_mentioned_once);
-	tcase_add_test(tcase, primary_handle_is_given_without_a_current_context);
-	tcase_add_test(tcase, no_tool_is_attached);
-	tcase_add_test(tcase, thread_table_knows_the_current_context);
-	tcase_add_test(tcase, context_checks_find_nothing);
-	tcase_add_test(tcase, integrity_table_answers_for_this_process);
-	tcase_add_test(tcase, tools_number_contexts_and_streams);
-	tcase_add_test(tcase, tools_walk_the_functions_of_a_module);
+	suite_add(tcase, "tables");
 }
 
 static void storage_case(Suite *suite)
 {
 	TCase *tcase = suite_case(suite, "storage");
 
-	tcase_add_test(tcase, storage_is_per_context);
-	tcase_add_test(tcase, map_holds_more_keys_than_one_block);
-	tcase_add_test(tcase, clearing_runs_each_destructor_once);
-	tcase_add_test(tcase, readers_never_see_a_mixed_entry);
+	suite_add(tcase, "storage");
 }
 
 int main(void)

@@ -75,7 +75,7 @@ static void check_all_ways(struct box box)
 	ck_assert_mem_eq(got, wanted, ROOM);
 }
 
-START_TEST(pieces_make_the_whole)
+TEST(box, pieces_make_the_whole)
 {
 	check_all_ways(make(100, 1, 1, 100, 100, 1, 1));
 	check_all_ways(make(7, 11, 1, 7, 7, 11, 11));
@@ -85,9 +85,8 @@ START_TEST(pieces_make_the_whole)
 	check_all_ways(make(7, 5, 4, 7, 7, 6, 5));
 	check_all_ways(make(1, 1, 9, 3, 5, 2, 1));
 }
-END_TEST
 
-START_TEST(flat_boxes_are_lines)
+TEST(box, flat_boxes_are_lines)
 {
 	struct box box = make(7, 5, 4, 7, 7, 5, 5);
 
@@ -103,9 +102,8 @@ START_TEST(flat_boxes_are_lines)
 	box_flatten(&box);
 	ck_assert_uint_eq(box.depth, 4);
 }
-END_TEST
 
-START_TEST(extents_are_exact)
+TEST(box, extents_are_exact)
 {
 	struct box box = make(7, 5, 4, 8, 10, 6, 5);
 	uint64_t bytes;
@@ -115,9 +113,8 @@ START_TEST(extents_are_exact)
 	ck_assert(box_extent(&box, &box.src, &bytes));
 	ck_assert_uint_eq(bytes, (3 * 5 + 4) * 10 + 7);
 }
-END_TEST
 
-START_TEST(impossible_boxes_are_refused)
+TEST(box, impossible_boxes_are_refused)
 {
 	struct box box = make(7, 5, 1, 6, 7, 5, 5);
 	uint64_t bytes;
@@ -134,10 +131,9 @@ START_TEST(impossible_boxes_are_refused)
 	ck_assert(box_extent(&box, &box.dst, &bytes));
 	ck_assert_uint_eq(bytes, 7);
 }
-END_TEST
 
 /* Sizes and offsets around everything that a copy past the cache treats differently. */
-START_TEST(a_copy_past_the_cache_moves_every_byte)
+TEST_LOOP(box, a_copy_past_the_cache_moves_every_byte, 0, 8)
 {
 	enum { BYTES = 600000 };
 	static const uint64_t sizes[] = {1, 63, 65537, 262143, 262144, 262145, 262144 + 65, 524288 + 193};
@@ -158,17 +154,12 @@ START_TEST(a_copy_past_the_cache_moves_every_byte)
 	free(from);
 	free(to);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("box");
 	TCase *cases = suite_case(suite, "box");
 
-	tcase_add_loop_test(cases, a_copy_past_the_cache_moves_every_byte, 0, 8);
-	tcase_add_test(cases, pieces_make_the_whole);
-	tcase_add_test(cases, flat_boxes_are_lines);
-	tcase_add_test(cases, extents_are_exact);
-	tcase_add_test(cases, impossible_boxes_are_refused);
+	suite_add(cases, "box");
 	return suite_run(suite);
 }

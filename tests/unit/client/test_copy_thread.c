@@ -38,13 +38,12 @@ static void *copy_often(void *seed)
 	return (void *)wrong;
 }
 
-START_TEST(one_thread)
+TEST(copy_thread, one_thread)
 {
 	ck_assert_ptr_null(copy_often((void *)1));
 }
-END_TEST
 
-START_TEST(several_threads_share_one_copy_thread)
+TEST(copy_thread, several_threads_share_one_copy_thread)
 {
 	pthread_t threads[4];
 	void *wrong;
@@ -56,14 +55,12 @@ START_TEST(several_threads_share_one_copy_thread)
 		ck_assert_ptr_null(wrong);
 	}
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("copy_thread");
 	TCase *cases = suite_case(suite, "copy_thread");
 
-	tcase_add_test(cases, one_thread);
-	tcase_add_test(cases, several_threads_share_one_copy_thread);
+	suite_add(cases, "copy_thread");
 	return suite_run(suite);
 }

@@ -32,7 +32,7 @@ static int attribute_of(int attribute)
 }
 
 /* One group of attributes for each call or promise that the library does not keep. */
-START_TEST(attributes_promise_what_is_there)
+TEST(device, attributes_promise_what_is_there)
 {
 	static const int missing[] = {
 		/* pinned memory stands for managed memory; updates of both sides at once may be
@@ -73,13 +73,12 @@ START_TEST(attributes_promise_what_is_there)
 	ck_assert_int_eq(attribute_of(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH), 1);
 	ck_assert_int_eq(attribute_of(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED), 1);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("device");
 	TCase *cases = suite_case(suite, "device");
 
-	tcase_add_test(cases, attributes_promise_what_is_there);
+	suite_add(cases, "device");
 	return suite_run(suite);
 }

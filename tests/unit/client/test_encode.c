@@ -49,7 +49,7 @@ static CUresult launch_extra(CUfunction f, void **extra)
 	return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
 }
 
-START_TEST(params_with_gap)
+TEST(encode, params_with_gap)
 {
 	uint64_t a = 0x1122334455667788, c = 0x99aabbccddeeff00;
 	uint32_t b = 0xcafef00d, zero = 0;
@@ -73,9 +73,8 @@ START_TEST(params_with_gap)
 	ck_assert_mem_eq(at + 16, &c, 8);
 	ck_assert_uint_eq(fake.launches, 1);
 }
-END_TEST
 
-START_TEST(odd_params)
+TEST(encode, odd_params)
 {
 	static const char bytes[] = "abcdefghijklmnopqrst";
 	void *params[] = {(void *)bytes, (void *)(bytes + 3), (void *)(bytes + 19)};
@@ -84,9 +83,8 @@ START_TEST(odd_params)
 	ck_assert_uint_eq(record()->argument_bytes, 20);
 	ck_assert_mem_eq(arguments(), bytes, 20);
 }
-END_TEST
 
-START_TEST(params_missing)
+TEST(encode, params_missing)
 {
 	uint64_t a = 1;
 	void *params[] = {&a, NULL, &a};
@@ -100,9 +98,8 @@ START_TEST(params_missing)
 	ck_assert_int_eq(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
 	arguments();
 }
-END_TEST
 
-START_TEST(extra_buffer)
+TEST(encode, extra_buffer)
 {
 	uint8_t buffer[40];
 	size_t size = 24;
@@ -127,9 +124,8 @@ START_TEST(extra_buffer)
 	ck_assert_int_eq(launch_extra(plain, extra), CUDA_SUCCESS);
 	arguments();
 }
-END_TEST
 
-START_TEST(extra_wrong)
+TEST(encode, extra_wrong)
 {
 	uint64_t a = 1;
 	size_t size = 24;
@@ -152,9 +148,8 @@ START_TEST(extra_wrong)
 	ck_assert_uint_eq(fake.launches, 0);
 	ck_assert_int_eq(launch_extra(plain, nothing), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(dimensions)
+TEST(encode, dimensions)
 {
 	static const unsigned bad[][6] = {
 		{0, 1, 1, 1, 1, 1},
@@ -192,10 +187,9 @@ START_TEST(dimensions)
 					 good[i][4], good[i][5], 0),
 			CUDA_SUCCESS);
 }
-END_TEST
 
 /* More threads than the kernel can have: by its registers, or because it was compiled for fewer. */
-START_TEST(kernel_bounds)
+TEST(encode, kernel_bounds)
 {
 	CUfunction few, many;
 	CUmodule other;
@@ -210,9 +204,8 @@ START_TEST(kernel_bounds)
 	ck_assert_int_eq(launch_dims(many, 1, 1, 1, 257, 1, 1, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 	ck_assert_int_eq(launch_dims(many, 1, 1, 1, 1024, 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(shared_memory)
+TEST(encode, shared_memory)
 {
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, FAKE_SHARED), CUDA_SUCCESS);
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, FAKE_SHARED + 1), CUDA_ERROR_INVALID_VALUE);
@@ -224,9 +217,8 @@ START_TEST(shared_memory)
 		CUDA_SUCCESS);
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 1001), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(handles)
+TEST(encode, handles)
 {
 	static uint8_t garbage[512];
 
@@ -246,9 +238,8 @@ START_TEST(handles)
 	ck_assert_int_eq(cuModuleUnload(module), CUDA_SUCCESS);
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
-START_TEST(errors_first)
+TEST(encode, errors_first)
 {
 	fake.submit_code = CUDA_ERROR_LAUNCH_FAILED;
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_LAUNCH_FAILED);
@@ -258,16 +249,14 @@ START_TEST(errors_first)
 	ck_assert_int_eq(launch_dims(NULL, 0, 1, 1, 1, 1, 1, 0), CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_uint_eq(fake.launches, 0);
 }
-END_TEST
 
-START_TEST(default_streams)
+TEST(encode, default_streams)
 {
 	ck_assert_int_eq(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
 	ck_assert(!fake.per_thread);
 	ck_assert_int_eq(cuLaunchKernel_ptsz(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
 	ck_assert(fake.per_thread);
 }
-END_TEST
 
 static CUresult launch_with(const CUlaunchAttribute *attributes, unsigned count)
 {
@@ -287,7 +276,7 @@ static CUresult launch_with(const CUlaunchAttribute *attributes, unsigned count)
 }
 
 /* What a program has left behind the value that counts stays with it. */
-START_TEST(attributes_copied)
+TEST(encode, attributes_copied)
 {
 	static const uint8_t zeros[64];
 	CUlaunchAttribute attributes[3] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
@@ -313,9 +302,8 @@ START_TEST(attributes_copied)
 	ck_assert_mem_eq(sent[1].value + 28, zeros, 64 - 28);
 	ck_assert_mem_eq(arguments(), &a, 8);
 }
-END_TEST
 
-START_TEST(attributes_refused)
+TEST(encode, attributes_refused)
 {
 	static const int ids[] = {13, 15, 17, 1000};
 	CUlaunchAttribute attribute = {0};
@@ -328,10 +316,9 @@ START_TEST(attributes_refused)
 	ck_assert_int_eq(cuLaunchKernelEx(NULL, plain, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fake.launches, 0);
 }
-END_TEST
 
 /* Not sent, but recorded behind the launch. */
-START_TEST(attributes_are_events)
+TEST(encode, attributes_are_events)
 {
 	static const CUlaunchAttributeID ids[] = {
 		CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
@@ -356,7 +343,6 @@ START_TEST(attributes_are_events)
 		arguments();
 	}
 }
-END_TEST
 
 START_TEST(attribute_count)
 {
@@ -373,7 +359,7 @@ START_TEST(attribute_count)
 }
 END_TEST
 
-START_TEST(clusters)
+TEST(encode, clusters)
 {
 	static const struct {
 		unsigned x, y, z, large;
@@ -401,10 +387,9 @@ START_TEST(clusters)
 		ck_assert_int_eq(launch_with(&attribute, 1), rows[i].result);
 	}
 }
-END_TEST
 
 /* A kernel's own size, the launch's, a preferred one: they have to fit each other and the grid. */
-START_TEST(clusters_of_a_kernel)
+TEST(encode, clusters_of_a_kernel)
 {
 	struct client_function *function = function_find(add);
 	CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
@@ -430,10 +415,9 @@ START_TEST(clusters_of_a_kernel)
 	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 5;
 	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
-END_TEST
 
 /* What was set on the function beforehand is what today's call is given. */
-START_TEST(launches_of_old)
+TEST(encode, launches_of_old)
 {
 	uint64_t a = 0x1122334455667788;
 	const uint8_t *at;
@@ -460,7 +444,6 @@ START_TEST(launches_of_old)
 	ck_assert_int_eq(cuParamSetSize(add, 4097), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuLaunch(NULL), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
 /* 2048 / 128 = 16 blocks fit each of the processors. */
 START_TEST(cooperative)
@@ -492,24 +475,8 @@ int main(void)
 	TCase *tcase = suite_case(suite, "encode");
 
 	tcase_add_checked_fixture(tcase, load_module, NULL);
-	tcase_add_test(tcase, params_with_gap);
-	tcase_add_test(tcase, odd_params);
-	tcase_add_test(tcase, params_missing);
-	tcase_add_test(tcase, extra_buffer);
-	tcase_add_test(tcase, extra_wrong);
-	tcase_add_test(tcase, dimensions);
-	tcase_add_test(tcase, kernel_bounds);
-	tcase_add_test(tcase, shared_memory);
-	tcase_add_test(tcase, handles);
-	tcase_add_test(tcase, errors_first);
-	tcase_add_test(tcase, default_streams);
-	tcase_add_test(tcase, attributes_copied);
-	tcase_add_test(tcase, attributes_refused);
-	tcase_add_test(tcase, attributes_are_events);
+	suite_add(tcase, "encode");
 	tcase_add_test(tcase, attribute_count);
-	tcase_add_test(tcase, clusters);
-	tcase_add_test(tcase, clusters_of_a_kernel);
-	tcase_add_test(tcase, launches_of_old);
 	tcase_add_test(tcase, cooperative);
 	return suite_run(suite);
 }

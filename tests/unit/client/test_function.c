@@ -437,7 +437,7 @@ START_TEST(decode_layouts)
 }
 END_TEST
 
-START_TEST(a_description_without_memory_is_no_nonsense)
+TEST(function, a_description_without_memory_is_no_nonsense)
 {
 	struct client_function function = {0};
 	const uint64_t numbers[1 + 2 + 16] = {1, 0, 8};
@@ -449,7 +449,6 @@ START_TEST(a_description_without_memory_is_no_nonsense)
 	scarce_end();
 	ck_assert_int_eq(r, CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
 START_TEST(parameters)
 {
@@ -960,6 +959,6 @@ int main(void)
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); ++i)
 		tcase_add_test(tcase, tests[i]);
 	if (SCARCE_POSSIBLE)
-		tcase_add_test(tcase, a_description_without_memory_is_no_nonsense);
+		suite_add(tcase, "function");
 	return suite_run(suite);
 }

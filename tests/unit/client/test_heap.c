@@ -38,7 +38,7 @@ static struct heap_block *get(uint64_t bytes)
 	return r == 0 ? block : NULL;
 }
 
-START_TEST(small_ones_share_a_chunk)
+TEST(heap, small_ones_share_a_chunk)
 {
 	struct heap_block *a = get(1), *b = get(513);
 
@@ -49,9 +49,8 @@ START_TEST(small_ones_share_a_chunk)
 	ck_assert_ptr_eq(a->chunk, b->chunk);
 	ck_assert_uint_eq(a->chunk->bytes, HEAP_GRAIN);
 }
-END_TEST
 
-START_TEST(large_ones_stand_alone_with_gaps)
+TEST(heap, large_ones_stand_alone_with_gaps)
 {
 	struct heap_block *a = get(HEAP_SMALL_MAX + 1), *b = get(3 * HEAP_GRAIN);
 
@@ -60,9 +59,8 @@ START_TEST(large_ones_stand_alone_with_gaps)
 	ck_assert_uint_eq(b->address, a->address + a->bytes + HEAP_GRAIN);
 	ck_assert_ptr_ne(a->chunk, b->chunk);
 }
-END_TEST
 
-START_TEST(freed_neighbours_grow_together)
+TEST(heap, freed_neighbours_grow_together)
 {
 	struct heap_block *a = get(UNIT), *b = get(UNIT), *c = get(UNIT), *d;
 	uint64_t address = a->address;
@@ -74,9 +72,8 @@ START_TEST(freed_neighbours_grow_together)
 	d = get(3 * UNIT);
 	ck_assert_uint_eq(d->address, address);
 }
-END_TEST
 
-START_TEST(spare_chunks_are_reused_and_given_back)
+TEST(heap, spare_chunks_are_reused_and_given_back)
 {
 	struct heap_block *a = get(8 * HEAP_GRAIN), *b;
 	uint64_t address = a->address;
@@ -98,17 +95,15 @@ START_TEST(spare_chunks_are_reused_and_given_back)
 	heap_forget(&heap, chunk);
 	ck_assert_uint_eq(get(8 * HEAP_GRAIN)->address, address);
 }
-END_TEST
 
-START_TEST(much_smaller_requests_do_not_take_a_large_spare_chunk)
+TEST(heap, much_smaller_requests_do_not_take_a_large_spare_chunk)
 {
 	heap_free(&heap, get(64 * HEAP_GRAIN));
 	ck_assert_uint_eq(get(2 * HEAP_GRAIN)->bytes, 2 * HEAP_GRAIN);
 	ck_assert_uint_eq(heap.spare_bytes, 64 * HEAP_GRAIN);
 }
-END_TEST
 
-START_TEST(a_chunk_that_was_not_mapped_leaves_nothing)
+TEST(heap, a_chunk_that_was_not_mapped_leaves_nothing)
 {
 	struct heap_chunk *chunk;
 
@@ -117,11 +112,10 @@ START_TEST(a_chunk_that_was_not_mapped_leaves_nothing)
 	ck_assert_uint_eq(heap.spare_bytes, 0);
 	ck_assert_uint_eq(get(4 * HEAP_GRAIN)->address, BASE);
 }
-END_TEST
 
 #if SCARCE_POSSIBLE
 /* What is mapped and cannot be used would be lost. */
-START_TEST(a_chunk_that_is_mapped_needs_no_memory)
+TEST(heap_2, a_chunk_that_is_mapped_needs_no_memory)
 {
 	struct heap_chunk *chunk;
 	struct heap_block *block;
@@ -134,10 +128,9 @@ START_TEST(a_chunk_that_is_mapped_needs_no_memory)
 	ck_assert_uint_eq(block->bytes, UNIT);
 	ck_assert_uint_eq(get(HEAP_GRAIN / 2)->address, BASE + UNIT);
 }
-END_TEST
 #endif
 
-START_TEST(onward_addresses_are_used_again_late)
+TEST(heap_3, onward_addresses_are_used_again_late)
 {
 	struct heap_chunk *chunk;
 	uint64_t at;
@@ -156,9 +149,8 @@ START_TEST(onward_addresses_are_used_again_late)
 	ck_assert_uint_eq(chunk->address, BASE + 9 * HEAP_GRAIN);
 	heap_forget(&heap, chunk);
 }
-END_TEST
 
-START_TEST(the_window_ends)
+TEST(heap_3, the_window_ends)
 {
 	struct heap_chunk *chunk;
 	struct heap_block *block;
@@ -171,9 +163,8 @@ START_TEST(the_window_ends)
 	ck_assert_int_eq(heap_reserve(&heap, BYTES - HEAP_GRAIN, false, &chunk), 0);
 	ck_assert_int_eq(heap_reserve(&heap, 1, false, &chunk), HEAP_E_SPACE);
 }
-END_TEST
 
-START_TEST(modest_chunks_are_small)
+TEST(heap_3, modest_chunks_are_small)
 {
 	struct heap_chunk *chunk;
 
@@ -183,7 +174,6 @@ START_TEST(modest_chunks_are_small)
 	ck_assert_int_eq(heap_reserve(&heap, 1, true, &chunk), 0);
 	ck_assert_uint_eq(chunk->bytes, HEAP_GRAIN);
 }
-END_TEST
 
 #define LIVE 400
 
@@ -196,7 +186,7 @@ static void check_disjoint(struct heap_block **live, int count)
 					  live[k]->address + live[k]->bytes <= live[i]->address);
 }
 
-START_TEST(random_use_never_overlaps_and_ends_empty)
+TEST(heap_3, random_use_never_overlaps_and_ends_empty)
 {
 	static struct heap_block *live[LIVE];
 	struct heap_chunk *chunk;
@@ -229,7 +219,6 @@ START_TEST(random_use_never_overlaps_and_ends_empty)
 	for (int i = 0; i < HEAP_BINS; ++i)
 		ck_assert_ptr_null(heap.bins[i]);
 }
-END_TEST
 
 int main(void)
 {
@@ -237,18 +226,10 @@ int main(void)
 	TCase *cases = suite_case(suite, "heap");
 
 	tcase_add_checked_fixture(cases, setup, teardown);
-	tcase_add_test(cases, small_ones_share_a_chunk);
-	tcase_add_test(cases, large_ones_stand_alone_with_gaps);
-	tcase_add_test(cases, freed_neighbours_grow_together);
-	tcase_add_test(cases, spare_chunks_are_reused_and_given_back);
-	tcase_add_test(cases, much_smaller_requests_do_not_take_a_large_spare_chunk);
-	tcase_add_test(cases, a_chunk_that_was_not_mapped_leaves_nothing);
+	suite_add(cases, "heap");
 #if SCARCE_POSSIBLE
-	tcase_add_test(cases, a_chunk_that_is_mapped_needs_no_memory);
+	suite_add(cases, "heap_2");
 #endif
-	tcase_add_test(cases, onward_addresses_are_used_again_late);
-	tcase_add_test(cases, the_window_ends);
-	tcase_add_test(cases, modest_chunks_are_small);
-	tcase_add_test(cases, random_use_never_overlaps_and_ends_empty);
+	suite_add(cases, "heap_3");
 	return suite_run(suite);
 }

@@ -55,7 +55,7 @@ static const struct {
 	{"/tmp/a.out", {"./a.out", "data"}, "a.out", "/tmp/a.out", NULL},
 };
 
-START_TEST(a_program_is_its_executable_and_its_script)
+TEST_LOOP(identity, a_program_is_its_executable_and_its_script, 0, sizeof(rows) / sizeof(rows[0]))
 {
 	char arguments[256], wanted[512];
 	struct identity identity;
@@ -71,9 +71,8 @@ START_TEST(a_program_is_its_executable_and_its_script)
 	ck_assert_str_eq(identity.text, wanted);
 	ck_assert_str_eq(identity.name, rows[_i].name);
 }
-END_TEST
 
-START_TEST(long_paths_differ_by_their_ends)
+TEST(identity, long_paths_differ_by_their_ends)
 {
 	char path[1000], arguments[1200];
 	struct identity one, other;
@@ -90,9 +89,8 @@ START_TEST(long_paths_differ_by_their_ends)
 	ck_assert_str_ne(one.text, other.text);
 	ck_assert_str_eq(one.name, "python3 one.py");
 }
-END_TEST
 
-START_TEST(the_calling_process_is_described)
+TEST(identity, the_calling_process_is_described)
 {
 	struct identity identity;
 
@@ -100,7 +98,6 @@ START_TEST(the_calling_process_is_described)
 	ck_assert_ptr_nonnull(strstr(identity.text, "/client-test_identity"));
 	ck_assert_str_eq(identity.name, "client-test_identity");
 }
-END_TEST
 
 int main(void)
 {
@@ -108,9 +105,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "identity");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(
-		tests, a_program_is_its_executable_and_its_script, 0, sizeof(rows) / sizeof(rows[0]));
-	tcase_add_test(tests, long_paths_differ_by_their_ends);
-	tcase_add_test(tests, the_calling_process_is_described);
+	suite_add(tests, "identity");
 	return suite_run(suite);
 }

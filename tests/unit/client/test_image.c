@@ -103,7 +103,7 @@ static void *at_edge(const void *bytes, size_t length)
 	return pages + PAGE - length;
 }
 
-START_TEST(fatbin_size)
+TEST(image, fatbin_size)
 {
 	ck_assert_uint_eq(measured(&fatbin, sizeof(fatbin)), 64);
 	ck_assert_uint_eq(measured(&fatbin, 1000), 64);
@@ -111,9 +111,8 @@ START_TEST(fatbin_size)
 		ck_assert_uint_eq(measured(&fatbin, n), 0);
 	check_copy(&fatbin, &fatbin, 64);
 }
-END_TEST
 
-START_TEST(fatbin_hostile)
+TEST(image, fatbin_hostile)
 {
 	static const uint64_t sizes[] = {
 		UINT64_MAX, UINT64_MAX - 15, IMAGE_BYTES_MAX, IMAGE_BYTES_MAX - 15, UINT64_C(1) << 63};
@@ -131,7 +130,6 @@ START_TEST(fatbin_hostile)
 	bad.header_bytes = 8;
 	ck_assert_uint_eq(measured(&bad, 64), 0);
 }
-END_TEST
 
 START_TEST(wrapper)
 {
@@ -152,7 +150,7 @@ START_TEST(wrapper)
 }
 END_TEST
 
-START_TEST(wrapper_hostile)
+TEST(image, wrapper_hostile)
 {
 	struct wrapper w = {0x466243b1, 3, &fatbin, NULL}, inner = {0x466243b1, 1, &fatbin, NULL};
 
@@ -169,9 +167,8 @@ START_TEST(wrapper_hostile)
 	ck_assert_uint_eq(measured(&inner, sizeof(inner)), 0);
 	ck_assert_int_eq(open_code(at_edge(&inner, 12)), CUDA_ERROR_INVALID_IMAGE);
 }
-END_TEST
 
-START_TEST(elf_size)
+TEST(image, elf_size)
 {
 	struct elf elf = elf_make();
 
@@ -189,9 +186,8 @@ START_TEST(elf_size)
 	elf.header.e_phoff = 0;
 	ck_assert_uint_eq(measured(&elf, sizeof(elf)), offsetof(struct elf, segments));
 }
-END_TEST
 
-START_TEST(elf_many_sections)
+TEST(image, elf_many_sections)
 {
 	struct {
 		Elf64_Ehdr header;
@@ -209,9 +205,8 @@ START_TEST(elf_many_sections)
 	elf.sections[0].sh_size = UINT64_MAX / 64 + 2;
 	ck_assert_uint_eq(measured(&elf, UINT64_MAX), 0);
 }
-END_TEST
 
-START_TEST(elf_without_sections)
+TEST(image, elf_without_sections)
 {
 	struct {
 		Elf64_Ehdr header;
@@ -227,9 +222,8 @@ START_TEST(elf_without_sections)
 	elf.segments[1].p_filesz = UINT64_MAX;
 	ck_assert_uint_eq(measured(&elf, sizeof(elf)), 0);
 }
-END_TEST
 
-START_TEST(elf_hostile)
+TEST(image, elf_hostile)
 {
 	struct elf good = elf_make(), bad = good;
 
@@ -256,7 +250,6 @@ START_TEST(elf_hostile)
 	bad.header.e_ident[EI_DATA] = ELFDATA2MSB;
 	ck_assert_uint_eq(measured(&bad, sizeof(bad)), 0);
 }
-END_TEST
 
 START_TEST(text)
 {
@@ -275,7 +268,7 @@ START_TEST(text)
 }
 END_TEST
 
-START_TEST(no_image)
+TEST(image, no_image)
 {
 	ck_assert_int_eq(open_code(NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(open_code((const void *)8), CUDA_ERROR_INVALID_IMAGE);
@@ -285,7 +278,6 @@ START_TEST(no_image)
 	ck_assert_int_eq(open_code("BC\xc0\xde"), CUDA_SUCCESS); /* could be text; the compiler will say */
 	ck_assert_int_eq(open_code("\xff\xfe"), CUDA_ERROR_INVALID_IMAGE);
 }
-END_TEST
 
 /* A temporary file with the bytes, opened as an image. */
 static CUresult open_file(const void *bytes, size_t length, uint64_t *ret_bytes)
@@ -307,7 +299,7 @@ static CUresult open_file(const void *bytes, size_t length, uint64_t *ret_bytes)
 	return result;
 }
 
-START_TEST(files)
+TEST(image, files)
 {
 	struct wrapper w = {0x466243b1, 1, &fatbin, NULL};
 	struct elf elf = elf_make();
@@ -325,7 +317,6 @@ START_TEST(files)
 	ck_assert_int_eq(image_open_file("/tmp", &image), CUDA_ERROR_FILE_NOT_FOUND);
 	ck_assert_int_eq(image_open_file(NULL, &image), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* A fat binary with members of several kinds, and what is left of it. */
 struct mixed {
@@ -369,7 +360,7 @@ static const struct {
 	{{.code = true, .text = true, .intermediate = true}, "12", NULL, CUDA_ERROR_JIT_COMPILATION_DISABLED},
 };
 
-START_TEST(members_are_left_out)
+TEST_LOOP(image, members_are_left_out, 0, sizeof(shortenings) / sizeof(shortenings[0]))
 {
 	struct mixed mixed = mixed_make(shortenings[_i].members), rest;
 
@@ -382,9 +373,8 @@ START_TEST(members_are_left_out)
 	}
 	image_left_out = (struct image_kinds){.code = false};
 }
-END_TEST
 
-START_TEST(nothing_is_left_out_of_what_is_no_fat_binary)
+TEST(image, nothing_is_left_out_of_what_is_no_fat_binary)
 {
 	struct mixed mixed = mixed_make("21");
 	struct elf elf = elf_make();
@@ -404,25 +394,14 @@ START_TEST(nothing_is_left_out_of_what_is_no_fat_binary)
 	ck_assert_int_eq(open_code(&mixed), CUDA_ERROR_INVALID_IMAGE);
 	image_left_out = (struct image_kinds){.code = false};
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("image");
 	TCase *tcase = suite_case(suite, "image");
 
-	tcase_add_test(tcase, fatbin_size);
-	tcase_add_test(tcase, fatbin_hostile);
+	suite_add(tcase, "image");
 	tcase_add_test(tcase, wrapper);
-	tcase_add_test(tcase, wrapper_hostile);
-	tcase_add_test(tcase, elf_size);
-	tcase_add_test(tcase, elf_many_sections);
-	tcase_add_test(tcase, elf_without_sections);
-	tcase_add_test(tcase, elf_hostile);
 	tcase_add_test(tcase, text);
-	tcase_add_test(tcase, no_image);
-	tcase_add_loop_test(tcase, members_are_left_out, 0, sizeof(shortenings) / sizeof(shortenings[0]));
-	tcase_add_test(tcase, nothing_is_left_out_of_what_is_no_fat_binary);
-	tcase_add_test(tcase, files);
 	return suite_run(suite);
 }

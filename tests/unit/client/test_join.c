@@ -45,7 +45,7 @@ static unsigned int command(struct client_stream *stream)
 #define A      2u
 #define B      4u
 
-START_TEST(alone_nobody_waits)
+TEST(join, alone_nobody_waits)
 {
 	ck_assert_uint_eq(command(&legacy), 0);
 	ck_assert_uint_eq(command(&legacy), 0);
@@ -54,9 +54,8 @@ START_TEST(alone_nobody_waits)
 	ck_assert_uint_eq(command(&b), 0);
 	ck_assert_uint_eq(command(&a), 0);
 }
-END_TEST
 
-START_TEST(legacy_waits_for_the_blocking_streams_once)
+TEST(join, legacy_waits_for_the_blocking_streams_once)
 {
 	command(&a);
 	command(&b);
@@ -66,9 +65,8 @@ START_TEST(legacy_waits_for_the_blocking_streams_once)
 	command(&b);
 	ck_assert_uint_eq(command(&legacy), B);
 }
-END_TEST
 
-START_TEST(blocking_streams_wait_for_legacy_once)
+TEST(join, blocking_streams_wait_for_legacy_once)
 {
 	command(&legacy);
 	ck_assert_uint_eq(command(&a), LEGACY);
@@ -77,17 +75,15 @@ START_TEST(blocking_streams_wait_for_legacy_once)
 	command(&legacy);
 	ck_assert_uint_eq(command(&a), LEGACY);
 }
-END_TEST
 
-START_TEST(other_streams_have_no_part_in_it)
+TEST(join, other_streams_have_no_part_in_it)
 {
 	command(&legacy);
 	ck_assert_uint_eq(command(&other), 0);
 	ck_assert_uint_eq(command(&legacy), 0);
 }
-END_TEST
 
-START_TEST(a_slot_that_is_used_again_is_another_stream)
+TEST(join, a_slot_that_is_used_again_is_another_stream)
 {
 	command(&a);
 	done_of_a = a.last;
@@ -99,9 +95,8 @@ START_TEST(a_slot_that_is_used_again_is_another_stream)
 	command(&a);
 	ck_assert_uint_eq(command(&legacy), A);
 }
-END_TEST
 
-START_TEST(finished_work_is_not_waited_for)
+TEST(join, finished_work_is_not_waited_for)
 {
 	command(&a);
 	done_of_a = 1;
@@ -109,9 +104,8 @@ START_TEST(finished_work_is_not_waited_for)
 	command(&a);
 	ck_assert_uint_eq(command(&legacy), A);
 }
-END_TEST
 
-START_TEST(a_stop_in_the_middle_forgets_nothing)
+TEST(join, a_stop_in_the_middle_forgets_nothing)
 {
 	struct client_stream *on;
 	uint64_t seq;
@@ -127,9 +121,8 @@ START_TEST(a_stop_in_the_middle_forgets_nothing)
 	ck_assert_uint_eq(command(&legacy), 1u << on->slot);
 	ck_assert_ptr_null(join.unjoined);
 }
-END_TEST
 
-START_TEST(every_stream_waits_once_for_a_call_that_returned_early)
+TEST(join, every_stream_waits_once_for_a_call_that_returned_early)
 {
 	command(&legacy);
 	join_early(&join, &legacy, legacy.last);
@@ -139,9 +132,8 @@ START_TEST(every_stream_waits_once_for_a_call_that_returned_early)
 	ck_assert_uint_eq(command(&legacy), 0);
 	ck_assert_uint_eq(command(&other), 0);
 }
-END_TEST
 
-START_TEST(an_early_return_behind_another_covers_both)
+TEST(join, an_early_return_behind_another_covers_both)
 {
 	command(&a);
 	join_early(&join, &a, a.last);
@@ -157,7 +149,6 @@ START_TEST(an_early_return_behind_another_covers_both)
 	join_early(&join, &a, a.last);
 	ck_assert_uint_eq(command(&other), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -165,14 +156,6 @@ int main(void)
 	TCase *cases = suite_case(suite, "join");
 
 	tcase_add_checked_fixture(cases, setup, NULL);
-	tcase_add_test(cases, alone_nobody_waits);
-	tcase_add_test(cases, legacy_waits_for_the_blocking_streams_once);
-	tcase_add_test(cases, blocking_streams_wait_for_legacy_once);
-	tcase_add_test(cases, other_streams_have_no_part_in_it);
-	tcase_add_test(cases, a_slot_that_is_used_again_is_another_stream);
-	tcase_add_test(cases, finished_work_is_not_waited_for);
-	tcase_add_test(cases, a_stop_in_the_middle_forgets_nothing);
-	tcase_add_test(cases, every_stream_waits_once_for_a_call_that_returned_early);
-	tcase_add_test(cases, an_early_return_behind_another_covers_both);
+	suite_add(cases, "join");
 	return suite_run(suite);
 }

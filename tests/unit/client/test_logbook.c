@@ -22,7 +22,7 @@ static void listen(void *data, CUlogLevel level, char *message, size_t length)
 	calls++;
 }
 
-START_TEST(callbacks_hear_errors_and_nothing_else)
+TEST(logbook, callbacks_hear_errors_and_nothing_else)
 {
 	CUlogsCallbackHandle handle;
 
@@ -38,7 +38,6 @@ START_TEST(callbacks_hear_errors_and_nothing_else)
 	client_log(CLIENT_LOG_ERROR, "nobody hears");
 	ck_assert_int_eq(calls, 1);
 }
-END_TEST
 
 /* The text of each line, whatever stands before it. */
 static void expect_lines(const char *text, int from, int to)
@@ -57,7 +56,7 @@ static void expect_lines(const char *text, int from, int to)
 	ck_assert_str_eq(text, "");
 }
 
-START_TEST(dumps_go_on_where_the_last_one_ended)
+TEST(logbook, dumps_go_on_where_the_last_one_ended)
 {
 	static char text[LOGBOOK_BYTES];
 	CUlogIterator at, behind;
@@ -83,10 +82,9 @@ START_TEST(dumps_go_on_where_the_last_one_ended)
 	ck_assert_int_eq(cuLogsDumpToMemory(&at, text, &size, 0), CUDA_SUCCESS);
 	expect_lines(text, 3, 4);
 }
-END_TEST
 
 /* More than is kept, and less room than for what is: the latest, and a line that says so. */
-START_TEST(the_latest_are_kept)
+TEST(logbook, the_latest_are_kept)
 {
 	static char text[LOGBOOK_BYTES];
 	char path[] = "/tmp/frmps-logbook-XXXXXX";
@@ -111,15 +109,12 @@ START_TEST(the_latest_are_kept)
 	unlink(path);
 	ck_assert_int_eq(cuLogsDumpToFile(NULL, "/nonexistent/file", 0), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("logbook");
 	TCase *tests = suite_case(suite, "logbook");
 
-	tcase_add_test(tests, callbacks_hear_errors_and_nothing_else);
-	tcase_add_test(tests, dumps_go_on_where_the_last_one_ended);
-	tcase_add_test(tests, the_latest_are_kept);
+	suite_add(tests, "logbook");
 	return suite_run(suite);
 }

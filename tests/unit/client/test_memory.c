@@ -11,7 +11,7 @@
 #include "tests/lib/scarce.h"
 #include "tests/unit/client/shim.h"
 
-START_TEST(allocations)
+TEST(memory, allocations)
 {
 	CUdeviceptr a, b, base;
 	size_t bytes, pitch, available, total;
@@ -39,9 +39,8 @@ START_TEST(allocations)
 	ck_assert_uint_eq(pitch, 1024);
 	FAILS(cuMemAllocPitch_v2(&a, &pitch, 1000, 7, 3), INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(memory_runs_out_and_comes_back)
+TEST(memory, memory_runs_out_and_comes_back)
 {
 	CUdeviceptr a, b, c;
 
@@ -57,9 +56,8 @@ START_TEST(memory_runs_out_and_comes_back)
 	OK(cuMemFree_v2(b));
 	OK(cuMemAlloc_v2(&c, 100 * MiB));
 }
-END_TEST
 
-START_TEST(memory_that_is_freed_without_memory_is_given_back_later)
+TEST_LOOP(memory_2, memory_that_is_freed_without_memory_is_given_back_later, 0, 2)
 {
 	const size_t bytes = _i ? 1020 * MiB : 1000 * MiB;
 	CUdeviceptr a, b;
@@ -75,9 +73,8 @@ START_TEST(memory_that_is_freed_without_memory_is_given_back_later)
 	OK(cuMemAlloc_v2(&b, bytes));
 	OK(cuMemFree_v2(b));
 }
-END_TEST
 
-START_TEST(small_memory_that_is_freed_without_memory_is_used_again)
+TEST(memory_2, small_memory_that_is_freed_without_memory_is_used_again)
 {
 	CUdeviceptr all[200];
 	CUresult r = CUDA_SUCCESS;
@@ -95,7 +92,6 @@ START_TEST(small_memory_that_is_freed_without_memory_is_used_again)
 		OK(cuMemAlloc_v2(&all[i], MiB));
 	ck_assert_uint_eq(loopback->maps, maps);
 }
-END_TEST
 
 /* Mappings may take the place of others all the same, as where a limit is just reached. */
 static void let_mappings_change(void)
@@ -112,7 +108,7 @@ static void let_mappings_change(void)
 		abort();
 }
 
-START_TEST(pinned_memory_that_is_freed_without_memory_is_used_again)
+TEST(memory_2, pinned_memory_that_is_freed_without_memory_is_used_again)
 {
 	const size_t bytes = 128 * MiB;
 	CUresult r;
@@ -128,9 +124,8 @@ START_TEST(pinned_memory_that_is_freed_without_memory_is_used_again)
 	memset(a, 1, bytes);
 	OK(cuMemFreeHost(a));
 }
-END_TEST
 
-START_TEST(repeated_allocations_ask_the_service_once)
+TEST_LOOP(memory_3, repeated_allocations_ask_the_service_once, 0, 2)
 {
 	const size_t bytes = (_i ? 64 : 10) * MiB;
 	CUdeviceptr p, small;
@@ -150,9 +145,8 @@ START_TEST(repeated_allocations_ask_the_service_once)
 	}
 	ck_assert_uint_eq(loopback->maps, maps);
 }
-END_TEST
 
-START_TEST(pinned_memory)
+TEST(memory_3, pinned_memory)
 {
 	char *a, *b, foreign[16];
 	CUdeviceptr p;
@@ -178,9 +172,8 @@ START_TEST(pinned_memory)
 	FAILS(cuMemFreeHost(a), INVALID_VALUE);
 	OK(cuMemFreeHost(b));
 }
-END_TEST
 
-START_TEST(what_pointers_are)
+TEST(memory_3, what_pointers_are)
 {
 	CUpointer_attribute list[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
@@ -215,7 +208,6 @@ START_TEST(what_pointers_are)
 		INVALID_VALUE);
 	FAILS(cuPointerGetAttribute(&host_pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), INVALID_VALUE);
 }
-END_TEST
 
 static void round_trip(size_t bytes)
 {
@@ -235,7 +227,7 @@ static void round_trip(size_t bytes)
 	free(out);
 }
 
-START_TEST(ordinary_memory_goes_there_and_back)
+TEST(copies, ordinary_memory_goes_there_and_back)
 {
 	round_trip(1);
 	round_trip(4096);
@@ -244,9 +236,8 @@ START_TEST(ordinary_memory_goes_there_and_back)
 	round_trip(5 * MiB + 3);
 	round_trip(70 * MiB + 1);
 }
-END_TEST
 
-START_TEST(pinned_memory_goes_there_and_back)
+TEST(copies, pinned_memory_goes_there_and_back)
 {
 	size_t bytes = 3 * MiB + 5;
 	uint8_t *in = shim_pattern(bytes, 2), *a, *b;
@@ -270,9 +261,8 @@ START_TEST(pinned_memory_goes_there_and_back)
 	ck_assert_uint_eq(loopback_count(FRMPS_OP_COPY), 2);
 	free(in);
 }
-END_TEST
 
-START_TEST(any_memory_to_any_memory)
+TEST(copies, any_memory_to_any_memory)
 {
 	uint8_t *in = shim_pattern(1000, 3), out[1000], *pinned;
 	CUdeviceptr p;
@@ -291,9 +281,8 @@ START_TEST(any_memory_to_any_memory)
 	ck_assert_int_eq(memcmp(in + 500, out, 500), 0);
 	free(in);
 }
-END_TEST
 
-START_TEST(copies_that_are_refused)
+TEST(copies, copies_that_are_refused)
 {
 	uint8_t bytes[64];
 	CUdeviceptr p;
@@ -313,9 +302,8 @@ START_TEST(copies_that_are_refused)
 	OK(cuMemFree_v2(p));
 	FAILS(cuMemcpyHtoD_v2(p, bytes, 1), INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(rectangles_and_boxes)
+TEST(copies, rectangles_and_boxes)
 {
 	enum { W = 100, H = 30, D = 5, PITCH = 128, ROWS = 40 };
 	uint8_t *in = shim_pattern(PITCH * ROWS * D, 4), out[W * H * D];
@@ -358,7 +346,6 @@ START_TEST(rectangles_and_boxes)
 	FAILS(cuMemcpy3D_v2(&there), INVALID_VALUE);
 	free(in);
 }
-END_TEST
 
 START_TEST(fills)
 {
@@ -380,7 +367,7 @@ START_TEST(fills)
 END_TEST
 
 /* Nothing of what was submitted runs meanwhile. */
-START_TEST(freed_memory_follows_its_stream)
+TEST(memory_3, freed_memory_follows_its_stream)
 {
 	uint64_t keep = UINT64_MAX;
 	CUdeviceptr a, b, c;
@@ -408,7 +395,6 @@ START_TEST(freed_memory_follows_its_stream)
 	OK(cuMemFree_v2(c));
 	FAILS(cuMemFree_v2(c), INVALID_VALUE);
 }
-END_TEST
 
 static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
@@ -418,7 +404,7 @@ static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
 	return number;
 }
 
-START_TEST(pools_give_back_what_is_beyond_the_threshold)
+TEST(memory_3, pools_give_back_what_is_beyond_the_threshold)
 {
 	uint64_t threshold = 8 * MiB;
 	CUdeviceptr a, b;
@@ -440,9 +426,8 @@ START_TEST(pools_give_back_what_is_beyond_the_threshold)
 	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
 	FAILS(cuMemPoolDestroy(pool), INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(pools_do_not_starve_the_others)
+TEST(memory_3, pools_do_not_starve_the_others)
 {
 	uint64_t keep = UINT64_MAX;
 	CUmemoryPool pool;
@@ -457,9 +442,8 @@ START_TEST(pools_do_not_starve_the_others)
 	OK(cuMemFree_v2(a));
 	OK(cuMemAllocAsync(&a, 90 * MiB, NULL));
 }
-END_TEST
 
-START_TEST(reservations_lie_apart)
+TEST(memory_3, reservations_lie_apart)
 {
 	CUdeviceptr a, b, c;
 
@@ -485,10 +469,9 @@ START_TEST(reservations_lie_apart)
 	/* Nobody else's: not the program's own memory, and not where nothing is. */
 	FAILS(cuMemcpyDtoD_v2(a, c, 4), INVALID_VALUE);
 }
-END_TEST
 
 /* Programs expect that making memory fails without memory, and mapping it does not. */
-START_TEST(spare_memory_is_given_back_for_a_mapping)
+TEST(memory_3, spare_memory_is_given_back_for_a_mapping)
 {
 	const CUmemAllocationProp properties = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
@@ -503,7 +486,6 @@ START_TEST(spare_memory_is_given_back_for_a_mapping)
 	OK(cuMemMap(a, 90 * MiB, 0, handle, 0));
 	FAILS(cuMemAlloc_v2(&a, 60 * MiB), OUT_OF_MEMORY);
 }
-END_TEST
 
 #define PLACE (WINDOW_BASE + 100 * WINDOW_BYTES)
 
@@ -525,7 +507,7 @@ static bool is_free_here(uint64_t address)
 	return (uintptr_t)at == address;
 }
 
-START_TEST(large_reservations_have_windows)
+TEST(memory_3, large_reservations_have_windows)
 {
 	CUdeviceptr a, b, c, d;
 	char word[4] = {0};
@@ -561,9 +543,8 @@ START_TEST(large_reservations_have_windows)
 	ck_assert_uint_eq(loopback->windows, 0);
 	FAILS(cuMemAddressFree(b, 160 * GiB), INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(reservations_are_where_they_are_wished)
+TEST(memory_3, reservations_are_where_they_are_wished)
 {
 	CUdeviceptr a, b;
 
@@ -585,9 +566,8 @@ START_TEST(reservations_are_where_they_are_wished)
 	ck_assert_uint_eq(loopback->windows, 0);
 	FAILS(cuMemAddressReserve(&a, (size_t)1 << 47, 0, 0, 0), OUT_OF_MEMORY);
 }
-END_TEST
 
-START_TEST(windows_that_cannot_be_had_are_given_back)
+TEST(memory_3, windows_that_cannot_be_had_are_given_back)
 {
 	void *mine = mmap((void *)(uintptr_t)PLACE, 4096, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -605,9 +585,8 @@ START_TEST(windows_that_cannot_be_had_are_given_back)
 	ck_assert_uint_eq(loopback->windows, 1);
 	munmap(mine, 4096);
 }
-END_TEST
 
-START_TEST(physical_memory_counts_its_users)
+TEST(memory_3, physical_memory_counts_its_users)
 {
 	const CUmemAllocationProp properties = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
@@ -647,7 +626,6 @@ START_TEST(physical_memory_counts_its_users)
 	OK(cuMemRelease(again));
 	OK(cuMemAddressFree(a, 8 * MiB));
 }
-END_TEST
 
 int main(void)
 {
@@ -656,31 +634,13 @@ int main(void)
 	TCase *copies = suite_case(suite, "copies");
 
 	tcase_add_checked_fixture(memory, shim_setup, shim_teardown);
-	tcase_add_test(memory, allocations);
-	tcase_add_test(memory, memory_runs_out_and_comes_back);
+	suite_add(memory, "memory");
 	if (SCARCE_POSSIBLE) {
-		tcase_add_loop_test(memory, memory_that_is_freed_without_memory_is_given_back_later, 0, 2);
-		tcase_add_test(memory, small_memory_that_is_freed_without_memory_is_used_again);
-		tcase_add_test(memory, pinned_memory_that_is_freed_without_memory_is_used_again);
+		suite_add(memory, "memory_2");
 	}
-	tcase_add_loop_test(memory, repeated_allocations_ask_the_service_once, 0, 2);
-	tcase_add_test(memory, pinned_memory);
-	tcase_add_test(memory, what_pointers_are);
-	tcase_add_test(memory, freed_memory_follows_its_stream);
-	tcase_add_test(memory, pools_give_back_what_is_beyond_the_threshold);
-	tcase_add_test(memory, pools_do_not_starve_the_others);
-	tcase_add_test(memory, reservations_lie_apart);
-	tcase_add_test(memory, spare_memory_is_given_back_for_a_mapping);
-	tcase_add_test(memory, large_reservations_have_windows);
-	tcase_add_test(memory, reservations_are_where_they_are_wished);
-	tcase_add_test(memory, windows_that_cannot_be_had_are_given_back);
-	tcase_add_test(memory, physical_memory_counts_its_users);
+	suite_add(memory, "memory_3");
 	tcase_add_checked_fixture(copies, shim_setup, shim_teardown);
-	tcase_add_test(copies, ordinary_memory_goes_there_and_back);
-	tcase_add_test(copies, pinned_memory_goes_there_and_back);
-	tcase_add_test(copies, any_memory_to_any_memory);
-	tcase_add_test(copies, copies_that_are_refused);
-	tcase_add_test(copies, rectangles_and_boxes);
+	suite_add(copies, "copies");
 	tcase_add_test(copies, fills);
 	return suite_run(suite);
 }

@@ -13,7 +13,7 @@
 
 static struct seen seen;
 
-START_TEST(a_document_is_taken_apart)
+TEST(question, a_document_is_taken_apart)
 {
 	ck_assert_int_eq(
 		question_parse(BEFORE "\"processes\":[{\"pid\":7,\"memory_bytes\":1},{\"pid\":8,"
@@ -34,9 +34,8 @@ START_TEST(a_document_is_taken_apart)
 	ck_assert_uint_eq(seen.processes[1].pid, 8);
 	ck_assert_uint_eq(seen.processes[1].bytes, 2);
 }
-END_TEST
 
-START_TEST(a_wrong_one_is_refused)
+TEST_LOOP(question, a_wrong_one_is_refused, 0, 11)
 {
 	static const char *const wrong[] = {
 		"",
@@ -56,9 +55,8 @@ START_TEST(a_wrong_one_is_refused)
 	if (_i == 0)
 		ck_assert_uint_eq(sizeof(wrong) / sizeof(wrong[0]), 11);
 }
-END_TEST
 
-START_TEST(there_are_no_more_processes_than_fit)
+TEST(question, there_are_no_more_processes_than_fit)
 {
 	static char text[64 * SEEN_PROCESSES_MAX];
 	size_t used = (size_t)snprintf(text, sizeof(text), BEFORE "\"pci\":\"0\",\"processes\":[");
@@ -72,15 +70,12 @@ START_TEST(there_are_no_more_processes_than_fit)
 	snprintf(text + used, sizeof(text) - used, ",{\"pid\":1,\"memory_bytes\":1}]}");
 	ck_assert_int_eq(question_parse(text, &seen), -1);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("question");
 	TCase *cases = suite_case(suite, "question");
 
-	tcase_add_test(cases, a_document_is_taken_apart);
-	tcase_add_loop_test(cases, a_wrong_one_is_refused, 0, 11);
-	tcase_add_test(cases, there_are_no_more_processes_than_fit);
+	suite_add(cases, "question");
 	return suite_run(suite);
 }

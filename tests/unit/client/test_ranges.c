@@ -23,7 +23,7 @@ static int add(uint64_t address, uint64_t bytes)
 	return range_map_add(&map, &(struct range){.address = address, .bytes = bytes, .room = bytes});
 }
 
-START_TEST(finds_what_holds_an_address)
+TEST(map, finds_what_holds_an_address)
 {
 	ck_assert_ptr_null(range_map_find(&map, 100));
 	ck_assert_int_eq(add(100, 10), 0);
@@ -39,9 +39,8 @@ START_TEST(finds_what_holds_an_address)
 	ck_assert_uint_eq(range_map_next(&map, 110)->address, 120);
 	ck_assert_ptr_null(range_map_next(&map, 130));
 }
-END_TEST
 
-START_TEST(refuses_overlaps)
+TEST(map, refuses_overlaps)
 {
 	ck_assert_int_eq(add(100, 10), 0);
 	ck_assert_int_eq(add(100, 1), RANGES_E_EXISTS);
@@ -51,9 +50,8 @@ START_TEST(refuses_overlaps)
 	ck_assert_int_eq(add(95, 5), 0);
 	ck_assert_int_eq(add(110, 5), 0);
 }
-END_TEST
 
-START_TEST(removes_only_beginnings)
+TEST(map, removes_only_beginnings)
 {
 	struct range range;
 
@@ -64,11 +62,10 @@ START_TEST(removes_only_beginnings)
 	ck_assert_int_eq(range_map_remove(&map, 100, &range), RANGES_E_NONE);
 	ck_assert_uint_eq(map.count, 0);
 }
-END_TEST
 
 #define PLACES 3000
 
-START_TEST(agrees_with_an_array)
+TEST(map, agrees_with_an_array)
 {
 	static bool there[PLACES];
 	struct range range;
@@ -91,9 +88,8 @@ START_TEST(agrees_with_an_array)
 			ck_assert_uint_eq(found->address, (i + 1) * 100);
 	}
 }
-END_TEST
 
-START_TEST(globals_go_with_their_module)
+TEST(process, globals_go_with_their_module)
 {
 	int one, two;
 	struct range range;
@@ -109,9 +105,8 @@ START_TEST(globals_go_with_their_module)
 	ck_assert_ptr_eq(range.owner, &two);
 	ranges_remove_owner(&two);
 }
-END_TEST
 
-START_TEST(taken_only_as_what_it_is)
+TEST(process, taken_only_as_what_it_is)
 {
 	struct range range = {.address = 5000, .bytes = 10, .room = 512, .kind = RANGE_DEVICE}, taken;
 
@@ -123,7 +118,6 @@ START_TEST(taken_only_as_what_it_is)
 	ck_assert_uint_eq(taken.id, range.id);
 	ck_assert_int_eq(ranges_take(5000, RANGE_DEVICE, &taken), RANGES_E_NONE);
 }
-END_TEST
 
 int main(void)
 {
@@ -132,11 +126,7 @@ int main(void)
 	TCase *process = suite_case(suite, "process");
 
 	tcase_add_checked_fixture(cases, setup, teardown);
-	tcase_add_test(cases, finds_what_holds_an_address);
-	tcase_add_test(cases, refuses_overlaps);
-	tcase_add_test(cases, removes_only_beginnings);
-	tcase_add_test(cases, agrees_with_an_array);
-	tcase_add_test(process, globals_go_with_their_module);
-	tcase_add_test(process, taken_only_as_what_it_is);
+	suite_add(cases, "map");
+	suite_add(process, "process");
 	return suite_run(suite);
 }

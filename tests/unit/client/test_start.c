@@ -17,7 +17,7 @@
 #include "tests/lib/fds.h"
 #include "tests/unit/client/shim.h"
 
-START_TEST(nothing_works_before_cuinit)
+TEST(start, nothing_works_before_cuinit)
 {
 	int count = -1, version;
 	CUcontext c;
@@ -30,19 +30,17 @@ START_TEST(nothing_works_before_cuinit)
 	ck_assert_int_eq(count, -1);
 	ck_assert_uint_eq(loopback->greetings, 0);
 }
-END_TEST
 
-START_TEST(no_service_is_an_error)
+TEST(start, no_service_is_an_error)
 {
 	setenv("FRMPS_SOCKET", "/nonexistent/socket", 1);
 	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
 	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
 	FAILS(cuCtxSynchronize(), NOT_INITIALIZED);
 }
-END_TEST
 
 /* A program that means to vouch for its kernels learns that it does not. */
-START_TEST(a_wish_that_nobody_understands_is_told)
+TEST(start, a_wish_that_nobody_understands_is_told)
 {
 	CUlogIterator before, after;
 
@@ -53,7 +51,6 @@ START_TEST(a_wish_that_nobody_understands_is_told)
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
 }
-END_TEST
 
 static const struct {
 	const char *value;
@@ -64,7 +61,7 @@ static const struct {
 	{"GPU-1", UINT64_MAX}, {"0a=1G", UINT64_MAX}, {"0=2 ", UINT64_MAX}, {"0=2 B", UINT64_MAX},
 	{"0=99999999999999999999", UINT64_MAX}, {"0=17179869184G", UINT64_MAX}};
 
-START_TEST(stock_mps_limit_of_memory_is_understood)
+TEST_LOOP(start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]))
 {
 	const bool good = limits[_i].bytes != UINT64_MAX;
 	const struct mps_device first = {0};
@@ -80,7 +77,6 @@ START_TEST(stock_mps_limit_of_memory_is_understood)
 	ck_assert_uint_eq(loopback->greetings, good);
 	ck_assert_uint_eq(loopback->memory_limit, good ? limits[_i].bytes : 0);
 }
-END_TEST
 
 static const struct {
 	const char *value;
@@ -89,7 +85,7 @@ static const struct {
 	{"0.9", UINT32_MAX}, {"101", UINT32_MAX}, {"-5", UINT32_MAX}, {"50%", UINT32_MAX},
 	{"half", UINT32_MAX}, {" 5", UINT32_MAX}, {"99999999999999999999", UINT32_MAX}};
 
-START_TEST(stock_mps_percentage_is_understood)
+TEST_LOOP(start, stock_mps_percentage_is_understood, 0, sizeof(percentages) / sizeof(percentages[0]))
 {
 	const bool good = percentages[_i].percent != UINT32_MAX;
 
@@ -98,14 +94,13 @@ START_TEST(stock_mps_percentage_is_understood)
 	ck_assert_uint_eq(loopback->greetings, good);
 	ck_assert_uint_eq(loopback->sm_percent, good ? percentages[_i].percent : 0);
 }
-END_TEST
 
 static const struct {
 	const char *value;
 	uint32_t priority; /* UINT32_MAX: it cannot be understood */
 } priorities[] = {{"0", 0}, {"1", 1}, {"", 0}, {"2", UINT32_MAX}, {"-1", UINT32_MAX}, {"low", UINT32_MAX}};
 
-START_TEST(stock_mps_priority_is_understood)
+TEST_LOOP(start, stock_mps_priority_is_understood, 0, sizeof(priorities) / sizeof(*priorities))
 {
 	const bool good = priorities[_i].priority != UINT32_MAX;
 
@@ -114,13 +109,12 @@ START_TEST(stock_mps_priority_is_understood)
 	ck_assert_uint_eq(loopback->greetings, good);
 	ck_assert_uint_eq(loopback->priority, good ? priorities[_i].priority : 0);
 }
-END_TEST
 
 static const char *const unheeded[][2] = {{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50"},
 	{"CUDA_MPS_CLIENT_PRIORITY", "1"}, {"CUDA_MPS_SM_PARTITION", "p1"}};
 
 /* They had no effect there before, and have none now. */
-START_TEST(what_an_older_service_does_not_heed_is_told)
+TEST_LOOP(start, what_an_older_service_does_not_heed_is_told, 0, sizeof(unheeded) / sizeof(*unheeded))
 {
 	CUlogIterator before, after;
 
@@ -131,10 +125,9 @@ START_TEST(what_an_older_service_does_not_heed_is_told)
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
 }
-END_TEST
 
 /* A service that was started before its files were replaced. */
-START_TEST(an_older_service_is_not_trusted_with_a_limit)
+TEST(start, an_older_service_is_not_trusted_with_a_limit)
 {
 	word_set(&loopback->is_old, 1);
 	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G", 1);
@@ -142,10 +135,9 @@ START_TEST(an_older_service_is_not_trusted_with_a_limit)
 	unsetenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
 	OK(cuInit(0));
 }
-END_TEST
 
 /* It would end the program. */
-START_TEST(an_older_service_is_not_asked_for_windows)
+TEST(start, an_older_service_is_not_asked_for_windows)
 {
 	CUdeviceptr at;
 
@@ -156,9 +148,8 @@ START_TEST(an_older_service_is_not_asked_for_windows)
 	ck_assert_uint_eq(loopback->windows, 0);
 	OK(cuMemAddressReserve(&at, 2 << 20, 0, 0, 0));
 }
-END_TEST
 
-START_TEST(what_has_no_effect_is_told)
+TEST(start, what_has_no_effect_is_told)
 {
 	CUlogIterator before, after;
 
@@ -168,17 +159,15 @@ START_TEST(what_has_no_effect_is_told)
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
 }
-END_TEST
 
-START_TEST(the_service_is_told_of_a_partition)
+TEST(start, the_service_is_told_of_a_partition)
 {
 	setenv("CUDA_MPS_SM_PARTITION", "p1", 1);
 	OK(cuInit(0));
 	ck_assert_uint_eq(loopback->has_partition, 1);
 }
-END_TEST
 
-START_TEST(the_socket_may_lie_in_the_folder_of_stock_mps)
+TEST(start, the_socket_may_lie_in_the_folder_of_stock_mps)
 {
 	const char *socket = getenv("FRMPS_SOCKET");
 	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64];
@@ -193,9 +182,8 @@ START_TEST(the_socket_may_lie_in_the_folder_of_stock_mps)
 	unlink(path);
 	rmdir(folder);
 }
-END_TEST
 
-START_TEST(a_folder_that_others_can_write_has_no_socket)
+TEST(start, a_folder_that_others_can_write_has_no_socket)
 {
 	const char *socket = getenv("FRMPS_SOCKET");
 	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64];
@@ -211,14 +199,13 @@ START_TEST(a_folder_that_others_can_write_has_no_socket)
 	unlink(path);
 	rmdir(folder);
 }
-END_TEST
 
 static const struct {
 	const char *value;
 	unsigned told;
 } timeouts[] = {{"abc", 1}, {"10s", 1}, {"0", 1}, {"-1", 1}, {"nan", 1}, {"3601", 1}, {"", 0}, {"2.5", 0}};
 
-START_TEST(a_timeout_that_is_none_is_told)
+TEST_LOOP(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]))
 {
 	CUlogIterator before, after;
 
@@ -228,9 +215,8 @@ START_TEST(a_timeout_that_is_none_is_told)
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + timeouts[_i].told);
 }
-END_TEST
 
-START_TEST(a_hanging_service_is_an_error)
+TEST(start, a_hanging_service_is_an_error)
 {
 	setenv("FRMPS_CONNECT_TIMEOUT", "0.2", 1);
 	word_set(&loopback->mute, 1);
@@ -239,25 +225,22 @@ START_TEST(a_hanging_service_is_an_error)
 	unsetenv("FRMPS_CONNECT_TIMEOUT");
 	OK(cuInit(0));
 }
-END_TEST
 
-START_TEST(a_daemon_that_dies_is_greeted_again)
+TEST(start, a_daemon_that_dies_is_greeted_again)
 {
 	word_set(&loopback->deaths, 2);
 	OK(cuInit(0));
 	ck_assert_uint_eq(loopback->greetings, 3);
 }
-END_TEST
 
-START_TEST(a_service_that_always_hangs_up_is_an_error)
+TEST(start, a_service_that_always_hangs_up_is_an_error)
 {
 	word_set(&loopback->deaths, 1000);
 	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
 	ck_assert_uint_lt(loopback->greetings, 20);
 }
-END_TEST
 
-START_TEST(hidden_devices_are_no_devices)
+TEST(start, hidden_devices_are_no_devices)
 {
 	int count;
 
@@ -271,9 +254,8 @@ START_TEST(hidden_devices_are_no_devices)
 	OK(cuDeviceGetCount(&count));
 	ck_assert_int_eq(count, 1);
 }
-END_TEST
 
-START_TEST(device_questions)
+TEST(contexts, device_questions)
 {
 	char name[64], bus[16];
 	int value;
@@ -294,9 +276,8 @@ START_TEST(device_questions)
 	OK(cuDeviceCanAccessPeer(&value, 0, 0));
 	ck_assert_int_eq(value, 0);
 }
-END_TEST
 
-START_TEST(a_forked_child_has_no_driver)
+TEST(contexts, a_forked_child_has_no_driver)
 {
 	int status;
 	pid_t pid;
@@ -320,7 +301,6 @@ START_TEST(a_forked_child_has_no_driver)
 	ck_assert_uint_eq(loopback->count, before);
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static unsigned own_fds; /* without those that the start of the shim makes */
 
@@ -356,7 +336,7 @@ static void *start(void *unused)
 
 /* Another thread is in the middle of cuInit: what it has so far is no more the child's than what it
  * has in the end. */
-START_TEST(a_child_that_is_forked_during_the_start_keeps_nothing)
+TEST(start, a_child_that_is_forked_during_the_start_keeps_nothing)
 {
 	pthread_t thread;
 	void *result;
@@ -373,9 +353,8 @@ START_TEST(a_child_that_is_forked_during_the_start_keeps_nothing)
 	FAILS((CUresult)(uintptr_t)result, MPS_CONNECTION_FAILED);
 	ck_assert(clean);
 }
-END_TEST
 
-START_TEST(a_child_that_is_forked_behind_the_welcome_keeps_nothing)
+TEST(start, a_child_that_is_forked_behind_the_welcome_keeps_nothing)
 {
 	own_fds = fds_count();
 	forks_when_welcome = true;
@@ -386,7 +365,6 @@ START_TEST(a_child_that_is_forked_behind_the_welcome_keeps_nothing)
 	/* The socket and the doorbell. */
 	ck_assert_uint_eq(fds_count(), own_fds + 2);
 }
-END_TEST
 
 static bool forks_when_locked;
 
@@ -423,7 +401,7 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 
 /* Another thread has taken the lock of the start and done nothing yet. @_i: starts that failed
  * before */
-START_TEST(a_child_that_is_forked_at_the_start_can_start)
+TEST_LOOP(start, a_child_that_is_forked_at_the_start_can_start, 0, 2)
 {
 	setenv("FRMPS_SOCKET", "/nonexistent/socket", 1);
 	for (int i = 0; i < _i; ++i)
@@ -432,7 +410,6 @@ START_TEST(a_child_that_is_forked_at_the_start_can_start)
 	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
 	ck_assert(locked_clean);
 }
-END_TEST
 
 static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
 
@@ -460,7 +437,7 @@ static void unlock_after_fork(void)
 	pthread_mutex_unlock(&programs);
 }
 
-START_TEST(a_fork_that_waits_for_the_start_is_not_waited_for)
+TEST(start, a_fork_that_waits_for_the_start_is_not_waited_for)
 {
 	pthread_t thread;
 	void *result;
@@ -482,9 +459,8 @@ START_TEST(a_fork_that_waits_for_the_start_is_not_waited_for)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
-END_TEST
 
-START_TEST(the_stack_of_contexts)
+TEST(contexts, the_stack_of_contexts)
 {
 	CUcontext a, b, c;
 	CUdevice device;
@@ -512,10 +488,9 @@ START_TEST(the_stack_of_contexts)
 	OK(cuCtxSetCurrent(b));
 	FAILS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
 }
-END_TEST
 
 /* Libraries ask for it to see whether a context is still there. */
-START_TEST(a_destroyed_context_has_no_version)
+TEST(contexts, a_destroyed_context_has_no_version)
 {
 	unsigned int version = 0;
 	CUcontext made, none;
@@ -537,9 +512,8 @@ START_TEST(a_destroyed_context_has_no_version)
 	OK(cuCtxSetCurrent(NULL));
 	FAILS(cuCtxGetApiVersion(NULL, &version), INVALID_CONTEXT);
 }
-END_TEST
 
-START_TEST(the_primary_context)
+TEST(contexts, the_primary_context)
 {
 	unsigned int flags;
 	unsigned long long before, after;
@@ -569,9 +543,8 @@ START_TEST(the_primary_context)
 	OK(cuCtxGetFlags(&flags));
 	ck_assert_uint_eq(flags, CU_CTX_SCHED_BLOCKING_SYNC);
 }
-END_TEST
 
-START_TEST(a_reset_frees_everything)
+TEST(contexts, a_reset_frees_everything)
 {
 	CUdeviceptr p;
 	CUstream stream;
@@ -591,10 +564,9 @@ START_TEST(a_reset_frees_everything)
 	FAILS(cuEventQuery(event), INVALID_HANDLE);
 	ck_assert_uint_le(loopback->mapped, 64 * MiB);
 }
-END_TEST
 
 /* The service is asked for what the device has not got for everybody, once. */
-START_TEST(limits_are_in_force_or_refused)
+TEST(contexts, limits_are_in_force_or_refused)
 {
 	size_t value;
 
@@ -619,7 +591,6 @@ START_TEST(limits_are_in_force_or_refused)
 	FAILS(cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1), UNSUPPORTED_LIMIT);
 	FAILS(cuCtxGetLimit(&value, (CUlimit)99), INVALID_VALUE);
 }
-END_TEST
 
 /*
  * Several devices: the loopback answers at several sockets, for each device in turn.
@@ -653,7 +624,7 @@ static int number_of(int ordinal)
 	return (unsigned char)uuid.bytes[15];
 }
 
-START_TEST(several_devices_are_listed_without_a_session)
+TEST(several, several_devices_are_listed_without_a_session)
 {
 	CUcontext current = (CUcontext)1;
 	int count, can = -1, value = -1;
@@ -693,9 +664,8 @@ START_TEST(several_devices_are_listed_without_a_session)
 	ck_assert_uint_eq(loopback->welcomes, 0);
 	drop_devices(3);
 }
-END_TEST
 
-START_TEST(a_session_begins_with_the_first_context_on_its_device)
+TEST(several, a_session_begins_with_the_first_context_on_its_device)
 {
 	CUcontext context, other;
 	CUdevice device = -1;
@@ -720,10 +690,9 @@ START_TEST(a_session_begins_with_the_first_context_on_its_device)
 	ck_assert_uint_eq(loopback->welcomes, 1);
 	drop_devices(3);
 }
-END_TEST
 
 /* As the runtime does, which makes a primary context current before it retains one. */
-START_TEST(calls_without_a_device_mean_that_of_the_current_context)
+TEST_LOOP(several, calls_without_a_device_mean_that_of_the_current_context, 0, 2)
 {
 	CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 2}};
@@ -743,9 +712,8 @@ START_TEST(calls_without_a_device_mean_that_of_the_current_context)
 	ck_assert_uint_eq(loopback->welcomes, 1);
 	drop_devices(3);
 }
-END_TEST
 
-START_TEST(a_list_chooses_among_several_devices)
+TEST_LOOP(several, a_list_chooses_among_several_devices, 0, 2)
 {
 	int count;
 
@@ -765,10 +733,9 @@ START_TEST(a_list_chooses_among_several_devices)
 	ck_assert_int_eq(number_of(1), 0);
 	drop_devices(3);
 }
-END_TEST
 
 /* As with the driver, the others move up; in a list it is no device. */
-START_TEST(a_device_that_does_not_answer_is_missing)
+TEST_LOOP(several, a_device_that_does_not_answer_is_missing, 0, 2)
 {
 	int count;
 
@@ -785,9 +752,8 @@ START_TEST(a_device_that_does_not_answer_is_missing)
 	}
 	drop_devices(3);
 }
-END_TEST
 
-START_TEST(the_first_device_need_not_be_there)
+TEST(several, the_first_device_need_not_be_there)
 {
 	int count;
 
@@ -801,7 +767,6 @@ START_TEST(the_first_device_need_not_be_there)
 	ck_assert_int_eq(number_of(0), 1);
 	ck_assert_int_eq(rename(sockets[1], sockets[0]), 0);
 }
-END_TEST
 
 static const struct {
 	const char *value;
@@ -809,7 +774,7 @@ static const struct {
 } limits_by_device[] = {{"0=1G,1=2G", {1, 2}}, {"1=3G", {1024, 3}},
 	{"GPU-f0f1f2f3-f4f5-f6f7-0000-000000000001=5G,0=4G", {4, 5}}};
 
-START_TEST(limits_are_those_of_the_device)
+TEST_LOOP(several, limits_are_those_of_the_device, 0, 3)
 {
 	CUcontext context;
 	size_t bytes;
@@ -825,18 +790,16 @@ START_TEST(limits_are_those_of_the_device)
 	ck_assert_uint_eq(loopback->memory_limit, limits_by_device[_i].bytes[1] << 30);
 	drop_devices(2);
 }
-END_TEST
 
 /* It is asked for its UUID first, and could not say it. */
-START_TEST(an_older_service_is_not_trusted_with_a_limit_by_uuid)
+TEST(several, an_older_service_is_not_trusted_with_a_limit_by_uuid)
 {
 	word_set(&loopback->is_old, 1);
 	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-f0f1=2G", 1);
 	FAILS(cuInit(0), SYSTEM_DRIVER_MISMATCH);
 }
-END_TEST
 
-START_TEST(a_limit_by_uuid_holds_for_a_single_device)
+TEST(several, a_limit_by_uuid_holds_for_a_single_device)
 {
 	CUcontext context;
 	size_t bytes;
@@ -848,10 +811,9 @@ START_TEST(a_limit_by_uuid_holds_for_a_single_device)
 	OK(cuDevicePrimaryCtxRetain(&context, 0));
 	ck_assert_uint_eq(loopback->memory_limit, UINT64_C(2) << 30);
 }
-END_TEST
 
 /* Natively as little as here: a child of a program that has counted devices cannot use one. */
-START_TEST(a_child_of_who_has_listed_devices_has_none)
+TEST(several, a_child_of_who_has_listed_devices_has_none)
 {
 	CUcontext context;
 	int status;
@@ -867,7 +829,6 @@ START_TEST(a_child_of_who_has_listed_devices_has_none)
 	OK(cuDevicePrimaryCtxRetain(&context, 1));
 	drop_devices(2);
 }
-END_TEST
 
 int main(void)
 {
@@ -878,49 +839,9 @@ int main(void)
 
 	tcase_add_checked_fixture(several, shim_setup_service, shim_teardown);
 	tcase_add_checked_fixture(start, shim_setup_service, shim_teardown);
-	tcase_add_test(start, nothing_works_before_cuinit);
-	tcase_add_test(start, no_service_is_an_error);
-	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
-	tcase_add_loop_test(
-		start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]));
-	tcase_add_loop_test(
-		start, stock_mps_percentage_is_understood, 0, sizeof(percentages) / sizeof(percentages[0]));
-	tcase_add_test(start, an_older_service_is_not_trusted_with_a_limit);
-	tcase_add_test(start, an_older_service_is_not_asked_for_windows);
-	tcase_add_loop_test(
-		start, what_an_older_service_does_not_heed_is_told, 0, sizeof(unheeded) / sizeof(*unheeded));
-	tcase_add_loop_test(
-		start, stock_mps_priority_is_understood, 0, sizeof(priorities) / sizeof(*priorities));
-	tcase_add_test(start, what_has_no_effect_is_told);
-	tcase_add_test(start, the_service_is_told_of_a_partition);
-	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
-	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);
-	tcase_add_loop_test(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]));
-	tcase_add_test(start, a_hanging_service_is_an_error);
-	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
-	tcase_add_test(start, a_service_that_always_hangs_up_is_an_error);
-	tcase_add_test(start, hidden_devices_are_no_devices);
-	tcase_add_test(start, a_child_that_is_forked_during_the_start_keeps_nothing);
-	tcase_add_test(start, a_child_that_is_forked_behind_the_welcome_keeps_nothing);
-	tcase_add_loop_test(start, a_child_that_is_forked_at_the_start_can_start, 0, 2);
-	tcase_add_test(start, a_fork_that_waits_for_the_start_is_not_waited_for);
+	suite_add(start, "start");
 	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
-	tcase_add_test(contexts, device_questions);
-	tcase_add_test(contexts, a_forked_child_has_no_driver);
-	tcase_add_test(contexts, the_stack_of_contexts);
-	tcase_add_test(contexts, a_destroyed_context_has_no_version);
-	tcase_add_test(contexts, the_primary_context);
-	tcase_add_test(contexts, a_reset_frees_everything);
-	tcase_add_test(contexts, limits_are_in_force_or_refused);
-	tcase_add_test(several, several_devices_are_listed_without_a_session);
-	tcase_add_test(several, a_session_begins_with_the_first_context_on_its_device);
-	tcase_add_loop_test(several, calls_without_a_device_mean_that_of_the_current_context, 0, 2);
-	tcase_add_loop_test(several, a_list_chooses_among_several_devices, 0, 2);
-	tcase_add_loop_test(several, a_device_that_does_not_answer_is_missing, 0, 2);
-	tcase_add_test(several, the_first_device_need_not_be_there);
-	tcase_add_loop_test(several, limits_are_those_of_the_device, 0, 3);
-	tcase_add_test(several, an_older_service_is_not_trusted_with_a_limit_by_uuid);
-	tcase_add_test(several, a_limit_by_uuid_holds_for_a_single_device);
-	tcase_add_test(several, a_child_of_who_has_listed_devices_has_none);
+	suite_add(contexts, "contexts");
+	suite_add(several, "several");
 	return suite_run(suite);
 }

@@ -31,7 +31,7 @@ int sched_yield(void)
 	return (int)syscall(SYS_sched_yield);
 }
 
-START_TEST(stream_handles)
+TEST(streams, stream_handles)
 {
 	CUstream a, b;
 	unsigned int flags;
@@ -67,9 +67,8 @@ START_TEST(stream_handles)
 	FAILS(cuStreamCreate(&b, 4), INVALID_VALUE);
 	FAILS(cuStreamQuery((CUstream)0xdeadbeef), INVALID_HANDLE);
 }
-END_TEST
 
-START_TEST(streams_say_when_they_are_done)
+TEST(streams, streams_say_when_they_are_done)
 {
 	CUstream stream;
 	CUdeviceptr p;
@@ -86,10 +85,9 @@ START_TEST(streams_say_when_they_are_done)
 	OK(cuStreamQuery(stream));
 	OK(cuStreamQuery(NULL));
 }
-END_TEST
 
 /* It may be a kernel that faulted. */
-START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
+TEST(streams, what_is_done_is_not_believed_while_the_session_is_held)
 {
 	struct shm_server_header *server;
 	CUdeviceptr p;
@@ -106,7 +104,6 @@ START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
 	OK(cuStreamSynchronize(NULL));
 	OK(cuStreamQuery(NULL));
 }
-END_TEST
 
 /* What a session reads, without a service. */
 static struct {
@@ -152,7 +149,7 @@ static bool ask_beside_verdict(unsigned steps)
 }
 
 /* Whoever asks while the words are written sees the doubt or the end, wherever he is. */
-START_TEST(kernel_that_faulted_is_never_believed_done)
+TEST(streams, kernel_that_faulted_is_never_believed_done)
 {
 	const struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO};
 	struct shm_view view = session_self()->connection.view;
@@ -173,7 +170,6 @@ START_TEST(kernel_that_faulted_is_never_believed_done)
 	ck_assert_uint_gt(steps, 10);
 	ck_assert_uint_eq(believed, 0);
 }
-END_TEST
 
 static word32 is_asking;
 
@@ -187,7 +183,7 @@ static void *release_when_asked(void *unused)
 }
 
 /* Whoever has waited for an event does not expect that it is not over. */
-START_TEST(time_is_known_behind_a_pause)
+TEST(streams, time_is_known_behind_a_pause)
 {
 	struct shm_server_header *server;
 	CUevent begin, end;
@@ -208,7 +204,6 @@ START_TEST(time_is_known_behind_a_pause)
 	OK(cuEventElapsedTime(&ms, begin, end));
 	pthread_join(helper, NULL);
 }
-END_TEST
 
 static void record_both(CUevent begin, CUevent end)
 {
@@ -230,7 +225,7 @@ static void replace_executor(void)
 }
 
 /* Nobody is asked: the service does not even run. */
-START_TEST(time_is_read_from_memory)
+TEST(streams, time_is_read_from_memory)
 {
 	CUevent begin, end;
 	float ms;
@@ -246,9 +241,8 @@ START_TEST(time_is_read_from_memory)
 	ck_assert_float_eq(ms, -1.5f);
 	shim_resume();
 }
-END_TEST
 
-START_TEST(time_spans_executors)
+TEST(streams, time_spans_executors)
 {
 	CUevent begin, end;
 	float ms;
@@ -263,10 +257,9 @@ START_TEST(time_spans_executors)
 	OK(cuEventElapsedTime(&ms, begin, end));
 	ck_assert_float_eq(ms, 1.5f);
 }
-END_TEST
 
 /* The executor sleeps: it is asked once, and what it writes then is read. */
-START_TEST(time_that_is_not_written_is_asked_for)
+TEST(streams, time_that_is_not_written_is_asked_for)
 {
 	CUevent event;
 	float ms;
@@ -278,9 +271,8 @@ START_TEST(time_that_is_not_written_is_asked_for)
 	OK(cuEventElapsedTime(&ms, event, event));
 	ck_assert_uint_ge(loopback_count(FRMPS_OP_WAKE), 1);
 }
-END_TEST
 
-START_TEST(time_that_nobody_wrote_is_lost)
+TEST(streams, time_that_nobody_wrote_is_lost)
 {
 	CUevent begin, end;
 	float ms = -7;
@@ -298,9 +290,8 @@ START_TEST(time_that_nobody_wrote_is_lost)
 	OK(cuEventElapsedTime(&ms, begin, end));
 	ck_assert_float_eq(ms, 1.5f);
 }
-END_TEST
 
-START_TEST(polling_ends)
+TEST(streams, polling_ends)
 {
 	CUstream stream;
 	CUdeviceptr p;
@@ -315,9 +306,8 @@ START_TEST(polling_ends)
 	/* One mark for all the questions. */
 	ck_assert_uint_le(loopback_count(FRMPS_OP_MARK), 1);
 }
-END_TEST
 
-START_TEST(slots_are_used_again)
+TEST(streams, slots_are_used_again)
 {
 	CUstream stream;
 	CUdeviceptr p;
@@ -333,9 +323,8 @@ START_TEST(slots_are_used_again)
 	}
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(the_default_stream_joins)
+TEST(streams, the_default_stream_joins)
 {
 	CUstream a, b, free_stream;
 	CUdeviceptr p;
@@ -361,7 +350,6 @@ START_TEST(the_default_stream_joins)
 	OK(cuCtxSynchronize());
 	ck_assert_uint_eq(loopback_count(FRMPS_OP_DEPEND) - before, 4);
 }
-END_TEST
 
 START_TEST(events)
 {
@@ -408,7 +396,7 @@ START_TEST(events)
 }
 END_TEST
 
-START_TEST(event_slots_are_used_again)
+TEST(streams, event_slots_are_used_again)
 {
 	CUevent event;
 	CUstream stream;
@@ -422,7 +410,6 @@ START_TEST(event_slots_are_used_again)
 	}
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 /* Lets the service work again when something came behind what is on the ring. */
 static void *resume_behind(void *tail)
@@ -433,7 +420,7 @@ static void *resume_behind(void *tail)
 	return NULL;
 }
 
-START_TEST(the_last_event_slot_is_waited_for)
+TEST(streams, the_last_event_slot_is_waited_for)
 {
 	CUevent event, last;
 	pthread_t helper;
@@ -458,9 +445,8 @@ START_TEST(the_last_event_slot_is_waited_for)
 	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	shim_resume();
 }
-END_TEST
 
-START_TEST(an_event_outlives_its_stream)
+TEST(streams, an_event_outlives_its_stream)
 {
 	CUevent event;
 	CUstream stream;
@@ -479,7 +465,6 @@ START_TEST(an_event_outlives_its_stream)
 	OK(cuEventDestroy_v2(event));
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static struct client_stream *slot_of(CUstream handle)
 {
@@ -491,7 +476,7 @@ static struct client_stream *slot_of(CUstream handle)
 
 /* A slot whose last stream had no command is nobody's again: the end of an event that was recorded
  * there before does not give it one. */
-START_TEST(an_event_outlives_its_slot)
+TEST(streams, an_event_outlives_its_slot)
 {
 	struct client_stream *slot;
 	CUstream stream;
@@ -513,9 +498,8 @@ START_TEST(an_event_outlives_its_slot)
 	ck_assert_uint_eq(word_acquire(&slot->seq), end);
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(words_in_memory)
+TEST(streams, words_in_memory)
 {
 	CUstreamBatchMemOpParams batch[3] = {0};
 	CUstream stream;
@@ -544,9 +528,8 @@ START_TEST(words_in_memory)
 	OK(cuStreamSynchronize(stream));
 	ck_assert_uint_eq(word[0], 6);
 }
-END_TEST
 
-START_TEST(nothing_is_captured)
+TEST(streams, nothing_is_captured)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -559,7 +542,6 @@ START_TEST(nothing_is_captured)
 	OK(cuThreadExchangeStreamCaptureMode(&mode));
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
-END_TEST
 
 static int order[64], ran;
 
@@ -578,7 +560,7 @@ static void on_stream(CUstream stream, CUresult status, void *user)
 	append(user);
 }
 
-START_TEST(host_functions_run_in_order)
+TEST(streams, host_functions_run_in_order)
 {
 	CUstream stream;
 
@@ -595,7 +577,6 @@ START_TEST(host_functions_run_in_order)
 	ck_assert_int_eq(callback_status, CUDA_SUCCESS);
 	ck_assert_ptr_eq(callback_stream_seen, stream);
 }
-END_TEST
 
 #define THREADS	 8
 #define COMMANDS 4000
@@ -624,7 +605,7 @@ static void *submit_much(void *arg)
 	return cuEventDestroy_v2(event) == CUDA_SUCCESS ? NULL : (void *)"destroy";
 }
 
-START_TEST(threads_keep_the_order)
+TEST(threads, threads_keep_the_order)
 {
 	pthread_t threads[THREADS];
 	CUstream streams[THREADS / 2];
@@ -641,9 +622,8 @@ START_TEST(threads_keep_the_order)
 	}
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
-START_TEST(the_credit_is_kept)
+TEST(threads, the_credit_is_kept)
 {
 	CUstream stream;
 	CUdeviceptr p;
@@ -654,7 +634,6 @@ START_TEST(the_credit_is_kept)
 		OK(cuMemsetD8Async(p, (unsigned char)i, 1, stream));
 	OK(cuStreamSynchronize(stream));
 }
-END_TEST
 
 static void *exceed_credit(void *memory)
 {
@@ -668,7 +647,7 @@ static void *exceed_credit(void *memory)
 /* It is a long wait: the thread sleeps at once and asks to be woken, however long it spins for
  * other things.
  */
-START_TEST(a_wait_for_credit_does_not_spin)
+TEST(threads, a_wait_for_credit_does_not_spin)
 {
 	const uint32_t size = sizeof(struct frmps_head) + sizeof(struct frmps_set);
 	const uint64_t all = SHM_STREAM_CREDIT * (uint64_t)(size + (-size & (FRMPS_RECORD_ALIGN - 1)));
@@ -695,7 +674,6 @@ START_TEST(a_wait_for_credit_does_not_spin)
 	ck_assert_uint_eq(loopback_count(FRMPS_OP_WAKE), before + 1);
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static void *wait_for_all(void *context)
 {
@@ -737,7 +715,7 @@ static bool sleeps(uint64_t tail)
 }
 
 /* The executor may need the processor. A busy machine may take it, too. */
-START_TEST(a_wait_that_spins_gives_way)
+TEST(threads, a_wait_that_spins_gives_way)
 {
 	pthread_t thread;
 	uint64_t tail;
@@ -749,9 +727,8 @@ START_TEST(a_wait_that_spins_gives_way)
 	ck_assert_uint_gt(atomic_load(&yields), 0);
 	end_to_wait(thread);
 }
-END_TEST
 
-START_TEST(a_wait_whose_processor_was_taken_sleeps)
+TEST(threads, a_wait_whose_processor_was_taken_sleeps)
 {
 	pthread_t thread;
 	uint64_t tail;
@@ -764,7 +741,6 @@ START_TEST(a_wait_whose_processor_was_taken_sleeps)
 	ck_assert_uint_eq(atomic_load(&yields), 1);
 	end_to_wait(thread);
 }
-END_TEST
 
 enum { WAITS = 20 };
 
@@ -787,7 +763,7 @@ static void *wait_again_and_again(void *context)
 }
 
 /* It does not try again in each wait, but after a while that becomes longer. */
-START_TEST(a_thread_believes_for_a_while_that_others_want_its_processor)
+TEST(threads, a_thread_believes_for_a_while_that_others_want_its_processor)
 {
 	uint64_t begin = clock_now_ns(), tail;
 	unsigned tries;
@@ -810,9 +786,8 @@ START_TEST(a_thread_believes_for_a_while_that_others_want_its_processor)
 	/* One, two, four ... ms lie between them. */
 	ck_assert_uint_ge((clock_now_ns() - begin) / 1000000, (UINT64_C(1) << (tries - 1)) - 1);
 }
-END_TEST
 
-START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
+TEST(threads, a_context_that_asks_for_spinning_keeps_the_processor)
 {
 	pthread_t thread;
 	CUcontext context;
@@ -826,11 +801,10 @@ START_TEST(a_context_that_asks_for_spinning_keeps_the_processor)
 	ck_assert_uint_eq(atomic_load(&yields), 0);
 	end_to_wait(thread);
 }
-END_TEST
 
 /* The end of a stream is a command, too, but the program may do what its commands wait for only
  * behind the call. */
-START_TEST(a_full_stream_is_destroyed_without_a_wait)
+TEST(threads, a_full_stream_is_destroyed_without_a_wait)
 {
 	CUstream stream;
 	pthread_t helper;
@@ -852,7 +826,6 @@ START_TEST(a_full_stream_is_destroyed_without_a_wait)
 	OK(cuCtxSynchronize());
 	ck_assert_uint_eq(loopback->notes[first + SHM_STREAM_CREDIT].op, FRMPS_OP_STREAM_DESTROY);
 }
-END_TEST
 
 /* A thread that makes a call which returns early, on its own stream. */
 struct caller {
@@ -921,7 +894,7 @@ static void empty_heavy_bell(const int bell[2])
 
 /* The first thread goes no further than to the bell; to it the call is not over, but its place is
  * taken: the second one's command is behind it, as will be what waits for the second one's only. */
-START_TEST(a_command_and_its_early_return_are_one)
+TEST_LOOP(threads, a_command_and_its_early_return_are_one, 0, 3)
 {
 	struct caller first = {.call = early_calls[_i]}, second = {.call = early_calls[_i]};
 	int bell[2], own = session_self()->connection.doorbell_fd;
@@ -946,7 +919,6 @@ START_TEST(a_command_and_its_early_return_are_one)
 	close(bell[0]);
 	close(bell[1]);
 }
-END_TEST
 
 static void *drain(void *ret_done)
 {
@@ -958,7 +930,7 @@ static void *drain(void *ret_done)
 }
 
 /* The thread may be anywhere before its end while the ring is not empty, but not behind it. */
-START_TEST(a_drained_ring_is_empty)
+TEST(threads, a_drained_ring_is_empty)
 {
 	word32 done = 0;
 	pthread_t thread;
@@ -982,7 +954,6 @@ START_TEST(a_drained_ring_is_empty)
 		word_acquire(&session_self()->connection.view.client->tail));
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static void drop_object(CUhostFn destroy, void *user)
 {
@@ -1003,7 +974,7 @@ static void call_driver(void *results)
 }
 
 /* Whichever thread it runs in. */
-START_TEST(a_destructor_may_not_call_the_driver)
+TEST(threads, a_destructor_may_not_call_the_driver)
 {
 	CUresult results[3];
 	CUcontext c;
@@ -1015,7 +986,6 @@ START_TEST(a_destructor_may_not_call_the_driver)
 	ck_assert_ptr_eq(c, shim_context);
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static void end_thread(void *unused)
 {
@@ -1030,7 +1000,7 @@ static void *work_and_drop(void *at)
 	return NULL;
 }
 
-START_TEST(a_thread_that_ends_in_a_destructor_leaves_no_stream)
+TEST(threads, a_thread_that_ends_in_a_destructor_leaves_no_stream)
 {
 	pthread_t thread;
 	CUdeviceptr p;
@@ -1041,7 +1011,6 @@ START_TEST(a_thread_that_ends_in_a_destructor_leaves_no_stream)
 	OK(submit_drain());
 	ck_assert_uint_eq(loopback_count(FRMPS_OP_STREAM_DESTROY), 1);
 }
-END_TEST
 
 int main(void)
 {
@@ -1050,38 +1019,9 @@ int main(void)
 	TCase *threads = suite_case(suite, "threads");
 
 	tcase_add_checked_fixture(streams, shim_setup, shim_teardown);
-	tcase_add_test(streams, stream_handles);
-	tcase_add_test(streams, streams_say_when_they_are_done);
-	tcase_add_test(streams, what_is_done_is_not_believed_while_the_session_is_held);
-	tcase_add_test(streams, kernel_that_faulted_is_never_believed_done);
-	tcase_add_test(streams, time_is_known_behind_a_pause);
-	tcase_add_test(streams, time_is_read_from_memory);
-	tcase_add_test(streams, time_spans_executors);
-	tcase_add_test(streams, time_that_is_not_written_is_asked_for);
-	tcase_add_test(streams, time_that_nobody_wrote_is_lost);
-	tcase_add_test(streams, polling_ends);
-	tcase_add_test(streams, slots_are_used_again);
-	tcase_add_test(streams, the_default_stream_joins);
+	suite_add(streams, "streams");
 	tcase_add_test(streams, events);
-	tcase_add_test(streams, event_slots_are_used_again);
-	tcase_add_test(streams, the_last_event_slot_is_waited_for);
-	tcase_add_test(streams, an_event_outlives_its_stream);
-	tcase_add_test(streams, an_event_outlives_its_slot);
-	tcase_add_test(streams, words_in_memory);
-	tcase_add_test(streams, nothing_is_captured);
-	tcase_add_test(streams, host_functions_run_in_order);
 	tcase_add_checked_fixture(threads, shim_setup, shim_teardown);
-	tcase_add_test(threads, threads_keep_the_order);
-	tcase_add_test(threads, the_credit_is_kept);
-	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
-	tcase_add_test(threads, a_wait_that_spins_gives_way);
-	tcase_add_test(threads, a_wait_whose_processor_was_taken_sleeps);
-	tcase_add_test(threads, a_thread_believes_for_a_while_that_others_want_its_processor);
-	tcase_add_test(threads, a_context_that_asks_for_spinning_keeps_the_processor);
-	tcase_add_test(threads, a_full_stream_is_destroyed_without_a_wait);
-	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
-	tcase_add_test(threads, a_drained_ring_is_empty);
-	tcase_add_test(threads, a_destructor_may_not_call_the_driver);
-	tcase_add_test(threads, a_thread_that_ends_in_a_destructor_leaves_no_stream);
+	suite_add(threads, "threads");
 	return suite_run(suite);
 }

@@ -85,17 +85,16 @@ static void end_session(void)
 /* ---- a spoiled ring ---- */
 
 /* A record that ends behind all that was written is none: it would come again and again. */
-START_TEST(a_record_without_room)
+TEST(text, a_record_without_room)
 {
 	put_first(24, BYTES, KIND_NOBODY);
 	word_release(&ring->head, BYTES + 16);
 	text_flush(session_self());
 	ck_assert(text_is_used());
 }
-END_TEST
 
 /* Positions go on at 0 behind the last one. */
-START_TEST(a_head_at_the_end_of_numbers)
+TEST(text, a_head_at_the_end_of_numbers)
 {
 	word_release(&ring->head, UINT64_MAX - 7);
 	text_flush(session_self());
@@ -103,13 +102,12 @@ START_TEST(a_head_at_the_end_of_numbers)
 	end_session();
 	FAILS(cuCtxSynchronize(), ASSERT);
 }
-END_TEST
 
 /* ---- sizes ---- */
 
 /* Two threads may load the first module that prints at the same time, and one of them may have
  * printed already. */
-START_TEST(a_second_module_that_prints)
+TEST(text, a_second_module_that_prints)
 {
 	OK(text_open(2 * BYTES));
 	OK(text_resize(4 * BYTES));
@@ -119,18 +117,16 @@ START_TEST(a_second_module_that_prints)
 	FAILS(text_resize(2 * BYTES), INVALID_VALUE);
 	ck_assert_uint_eq(ring->bytes, 4 * BYTES);
 }
-END_TEST
 
 /* ---- the end ---- */
 
-START_TEST(assertions_come_with_the_error)
+TEST(text, assertions_come_with_the_error)
 {
 	assert_at(0);
 	end_session();
 	FAILS(cuCtxSynchronize(), ASSERT);
 	expect_said(line);
 }
-END_TEST
 
 static pthread_barrier_t barrier;
 static pthread_t holder;
@@ -159,7 +155,7 @@ static void end_hold(void)
 
 /* Who hears of the end does not wait for a thread that writes. Then they come with the next
  * error. */
-START_TEST(assertions_are_not_lost_while_output_is_held)
+TEST(text, assertions_are_not_lost_while_output_is_held)
 {
 	let_hold(stdout);
 	assert_at(0);
@@ -171,10 +167,9 @@ START_TEST(assertions_are_not_lost_while_output_is_held)
 	FAILS(cuStreamQuery(NULL), ASSERT);
 	expect_said(line);
 }
-END_TEST
 
 /* A thread that holds it may be waiting for who writes them. */
-START_TEST(assertions_do_not_wait_for_who_holds_standard_error)
+TEST(text, assertions_do_not_wait_for_who_holds_standard_error)
 {
 	let_hold(stderr);
 	assert_at(0);
@@ -183,7 +178,6 @@ START_TEST(assertions_do_not_wait_for_who_holds_standard_error)
 	expect_said(line);
 	end_hold();
 }
-END_TEST
 
 int main(void)
 {
@@ -191,12 +185,7 @@ int main(void)
 	TCase *tests = tcase_create("text");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, a_record_without_room);
-	tcase_add_test(tests, a_head_at_the_end_of_numbers);
-	tcase_add_test(tests, a_second_module_that_prints);
-	tcase_add_test(tests, assertions_come_with_the_error);
-	tcase_add_test(tests, assertions_are_not_lost_while_output_is_held);
-	tcase_add_test(tests, assertions_do_not_wait_for_who_holds_standard_error);
+	suite_add(tests, "text");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

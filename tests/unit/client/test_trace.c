@@ -20,7 +20,7 @@ static const char *quoted(const char *string)
 	return text;
 }
 
-START_TEST(strings_of_anybody_are_json)
+TEST(parts, strings_of_anybody_are_json)
 {
 	static char most[3 * LINE_NAME_BYTES];
 
@@ -40,9 +40,8 @@ START_TEST(strings_of_anybody_are_json)
 	memset(most, '\n', sizeof(most) - 1);
 	ck_assert_uint_eq(strlen(quoted(most)), 6 * LINE_NAME_BYTES + 2);
 }
-END_TEST
 
-START_TEST(times_are_microseconds)
+TEST(parts, times_are_microseconds)
 {
 	char text[32];
 	struct trace_line line = {.text = text, .room = sizeof(text)};
@@ -55,11 +54,10 @@ START_TEST(times_are_microseconds)
 	line_add_string(&line, "text");
 	ck_assert_uint_eq(line.used, 0);
 }
-END_TEST
 
 #define AHEAD UINT64_C(5000000)
 
-START_TEST(the_shortest_way_says_where_the_clocks_are)
+TEST(parts, the_shortest_way_says_where_the_clocks_are)
 {
 	struct align align = {0};
 
@@ -74,10 +72,9 @@ START_TEST(the_shortest_way_says_where_the_clocks_are)
 	align_see(&align, 2, 4000, 4000 + 2 * AHEAD);
 	ck_assert_uint_eq(align_host(&align, 4000 + 2 * AHEAD), 4000);
 }
-END_TEST
 
 /* One command each millisecond goes at once, and the device's clock is fast, or slow. */
-START_TEST(clocks_that_drift_are_followed)
+TEST_LOOP(parts, clocks_that_drift_are_followed, 0, 3)
 {
 	static const int drifts[] = {-50, 0, 50}; /* ns in a millisecond */
 	int64_t drift = drifts[_i], ahead = (int64_t)AHEAD;
@@ -90,7 +87,6 @@ START_TEST(clocks_that_drift_are_followed)
 		ck_assert_int_le(llabs((int64_t)(align_host(&align, now) - host)), 5100);
 	}
 }
-END_TEST
 
 /*
  * Where the records stand
@@ -146,7 +142,7 @@ static unsigned int check_fills(void)
 	return fills;
 }
 
-START_TEST(a_command_is_between_its_records)
+TEST(records, a_command_is_between_its_records)
 {
 	const struct loopback_note *wait;
 	CUstream stream;
@@ -171,7 +167,6 @@ START_TEST(a_command_is_between_its_records)
 		}
 	ck_abort_msg("there is no wait");
 }
-END_TEST
 
 #define THREADS 4
 #define FILLS	200
@@ -188,7 +183,7 @@ static void *fill(void *unused)
 }
 
 /* More commands than a stream's credit has room for, of threads that submit at once. */
-START_TEST(nobody_comes_between)
+TEST(records, nobody_comes_between)
 {
 	pthread_t threads[THREADS];
 
@@ -202,7 +197,6 @@ START_TEST(nobody_comes_between)
 	ck_assert_uint_lt(word_acquire(&loopback->count), LOOPBACK_NOTES);
 	ck_assert_uint_eq(check_fills(), THREADS * FILLS);
 }
-END_TEST
 
 int main(void)
 {
@@ -210,12 +204,8 @@ int main(void)
 	TCase *parts = suite_case(suite, "parts");
 	TCase *records = suite_case(suite, "records");
 
-	tcase_add_test(parts, strings_of_anybody_are_json);
-	tcase_add_test(parts, times_are_microseconds);
-	tcase_add_test(parts, the_shortest_way_says_where_the_clocks_are);
-	tcase_add_loop_test(parts, clocks_that_drift_are_followed, 0, 3);
+	suite_add(parts, "parts");
 	tcase_add_checked_fixture(records, setup, teardown);
-	tcase_add_test(records, a_command_is_between_its_records);
-	tcase_add_test(records, nobody_comes_between);
+	suite_add(records, "records");
 	return suite_run(suite);
 }

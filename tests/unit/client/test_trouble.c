@@ -30,7 +30,7 @@ static void on_stream(CUstream stream, CUresult status, void *user)
 	append(user);
 }
 
-START_TEST(a_late_error_is_reported_once)
+TEST(trouble, a_late_error_is_reported_once)
 {
 	OK(cuCtxSynchronize());
 	word_set(&loopback->late, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
@@ -39,7 +39,6 @@ START_TEST(a_late_error_is_reported_once)
 	FAILS(cuCtxSynchronize(), LAUNCH_OUT_OF_RESOURCES);
 	OK(cuCtxSynchronize());
 }
-END_TEST
 
 static void let_err_late(void)
 {
@@ -67,7 +66,7 @@ static CUdeviceptr memory_of_graph(void)
 }
 
 /* Whoever is told the error of a command by a call that frees has freed. */
-START_TEST(a_late_error_keeps_no_memory)
+TEST(trouble, a_late_error_keeps_no_memory)
 {
 	CUdeviceptr p;
 
@@ -84,10 +83,9 @@ START_TEST(a_late_error_keeps_no_memory)
 	FAILS(cuMemFree_v2(p), LAUNCH_OUT_OF_RESOURCES);
 	FAILS(cuMemFree_v2(p), INVALID_VALUE);
 }
-END_TEST
 
 /* Nor is it lost where memory is short and a pool has some. */
-START_TEST(a_late_error_waits_for_a_call_that_tells_it)
+TEST(trouble, a_late_error_waits_for_a_call_that_tells_it)
 {
 	uint64_t keep = UINT64_MAX;
 	CUmemoryPool pool;
@@ -103,9 +101,8 @@ START_TEST(a_late_error_waits_for_a_call_that_tells_it)
 	FAILS(cuCtxSynchronize(), LAUNCH_OUT_OF_RESOURCES);
 	OK(cuMemFree_v2(p));
 }
-END_TEST
 
-START_TEST(a_fault_is_sticky)
+TEST(trouble, a_fault_is_sticky)
 {
 	CUdeviceptr p;
 	CUcontext c;
@@ -123,9 +120,8 @@ START_TEST(a_fault_is_sticky)
 	OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 }
-END_TEST
 
-START_TEST(a_fault_ends_callbacks)
+TEST(trouble, a_fault_ends_callbacks)
 {
 	shim_pause();
 	OK(cuLaunchHostFunc(NULL, append, NULL));
@@ -137,9 +133,8 @@ START_TEST(a_fault_ends_callbacks)
 	ck_assert_int_eq(callback_status, CUDA_ERROR_LAUNCH_FAILED);
 	ck_assert_int_eq(ran, 1);
 }
-END_TEST
 
-START_TEST(a_dead_service_ends_waits)
+TEST(trouble, a_dead_service_ends_waits)
 {
 	CUdeviceptr p;
 
@@ -150,7 +145,6 @@ START_TEST(a_dead_service_ends_waits)
 	FAILS(cuCtxSynchronize(), MPS_RPC_FAILURE);
 	FAILS(cuMemAlloc_v2(&p, 64), MPS_RPC_FAILURE);
 }
-END_TEST
 
 static CUevent polled;
 
@@ -173,7 +167,7 @@ static CUresult poll_time(void)
 
 static CUresult (*const polls[])(void) = {poll_event, poll_stream, poll_time};
 
-START_TEST(a_dead_service_ends_polling)
+TEST_LOOP(trouble, a_dead_service_ends_polling, 0, 3)
 {
 	CUdeviceptr p;
 	CUresult r;
@@ -189,9 +183,8 @@ START_TEST(a_dead_service_ends_polling)
 		continue;
 	ck_assert_int_eq(r, CUDA_ERROR_MPS_RPC_FAILURE);
 }
-END_TEST
 
-START_TEST(a_dead_service_ends_requests)
+TEST(trouble, a_dead_service_ends_requests)
 {
 	CUdeviceptr p;
 
@@ -199,9 +192,8 @@ START_TEST(a_dead_service_ends_requests)
 	FAILS(cuMemAlloc_v2(&p, 64 * MiB), MPS_RPC_FAILURE);
 	FAILS(cuCtxSynchronize(), MPS_RPC_FAILURE);
 }
-END_TEST
 
-START_TEST(a_full_ring_of_a_dead_service_ends)
+TEST(trouble, a_full_ring_of_a_dead_service_ends)
 {
 	CUdeviceptr p;
 	CUresult r = CUDA_SUCCESS;
@@ -218,7 +210,6 @@ START_TEST(a_full_ring_of_a_dead_service_ends)
 	}
 	ck_assert_int_eq(r, CUDA_ERROR_MPS_RPC_FAILURE);
 }
-END_TEST
 
 /* ---- a copy that a fault finds in the middle ---- */
 
@@ -306,7 +297,7 @@ static CUgraphExec graph_of_copy(volatile uint8_t (*out)[16])
 	return exec;
 }
 
-START_TEST(a_graph_outlives_its_copy_in_a_fault)
+TEST(trouble, a_graph_outlives_its_copy_in_a_fault)
 {
 	static volatile uint8_t out[ROWS][16];
 	CUgraphExec exec, other;
@@ -336,7 +327,6 @@ START_TEST(a_graph_outlives_its_copy_in_a_fault)
 		close(let[i]);
 	}
 }
-END_TEST
 
 /* ---- threads that are cancelled in a call ---- */
 
@@ -379,7 +369,7 @@ static void *call_cancelled(void *number)
 }
 
 /* The loopback's executor always says that it sleeps, so every command rings. */
-START_TEST(a_cancelled_thread_leaves_nothing_taken)
+TEST_LOOP(trouble, a_cancelled_thread_leaves_nothing_taken, 0, sizeof(calls) / sizeof(*calls))
 {
 	CUDA_HOST_NODE_PARAMS params = {.fn = append};
 	CUgraphNode node;
@@ -401,7 +391,6 @@ START_TEST(a_cancelled_thread_leaves_nothing_taken)
 	OK(cuCtxSynchronize());
 	free(bytes);
 }
-END_TEST
 
 static word32 is_waiting;
 
@@ -421,7 +410,7 @@ static void hold(void)
 		sched_yield();
 }
 
-START_TEST(a_promotion_is_only_a_pause)
+TEST(trouble, a_promotion_is_only_a_pause)
 {
 	pthread_t helper;
 	uint8_t out[64];
@@ -441,7 +430,6 @@ START_TEST(a_promotion_is_only_a_pause)
 	OK(cuMemcpyDtoH_v2(out, p, 64));
 	ck_assert_uint_eq(out[63], 10);
 }
-END_TEST
 
 int main(void)
 {
@@ -449,18 +437,6 @@ int main(void)
 	TCase *trouble = suite_case(suite, "trouble");
 
 	tcase_add_checked_fixture(trouble, shim_setup, shim_teardown);
-	tcase_add_test(trouble, a_late_error_is_reported_once);
-	tcase_add_test(trouble, a_late_error_keeps_no_memory);
-	tcase_add_test(trouble, a_late_error_waits_for_a_call_that_tells_it);
-	tcase_add_test(trouble, a_fault_is_sticky);
-	tcase_add_test(trouble, a_fault_ends_callbacks);
-	tcase_add_test(trouble, a_graph_outlives_its_copy_in_a_fault);
-	tcase_add_test(trouble, a_dead_service_ends_waits);
-	tcase_add_loop_test(trouble, a_dead_service_ends_polling, 0, 3);
-	tcase_add_test(trouble, a_dead_service_ends_requests);
-	tcase_add_test(trouble, a_full_ring_of_a_dead_service_ends);
-	tcase_add_loop_test(
-		trouble, a_cancelled_thread_leaves_nothing_taken, 0, sizeof(calls) / sizeof(*calls));
-	tcase_add_test(trouble, a_promotion_is_only_a_pause);
+	suite_add(trouble, "trouble");
 	return suite_run(suite);
 }

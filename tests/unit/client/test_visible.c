@@ -11,7 +11,7 @@ static const uint8_t uuids[3][16] = {
 	{0xab, 0xcd, 0xef},
 };
 
-START_TEST(lists_of_devices)
+TEST(visible, lists_of_devices)
 {
 	static const struct {
 		const char *visible;
@@ -46,9 +46,8 @@ START_TEST(lists_of_devices)
 			ck_assert_msg(device_ordinal(rows[i].visible, k, 3, uuids) == rows[i].ordinal[k],
 				"list '%s', device %d", rows[i].visible ? rows[i].visible : "(none)", k);
 }
-END_TEST
 
-START_TEST(lists_that_hide_everything)
+TEST(visible, lists_that_hide_everything)
 {
 	ck_assert(!device_all_hidden(NULL));
 	ck_assert(!device_all_hidden("0"));
@@ -58,9 +57,8 @@ START_TEST(lists_that_hide_everything)
 	ck_assert(device_all_hidden("-1"));
 	ck_assert(device_all_hidden("-1,0"));
 }
-END_TEST
 
-START_TEST(lists_of_mig_devices)
+TEST(visible, lists_of_mig_devices)
 {
 	ck_assert(!device_is_mig(NULL));
 	ck_assert(!device_is_mig(""));
@@ -70,14 +68,13 @@ START_TEST(lists_of_mig_devices)
 	ck_assert(device_is_mig("MIG-11223344-5566-7788-9900-aabbccddeeff"));
 	ck_assert(device_is_mig(" MIG-GPU-11223344-5566-7788-9900-aabbccddeeff/1/0,0"));
 }
-END_TEST
 
 static bool is_free(const uint64_t *words, unsigned int window)
 {
 	return words[window / 64] >> (window % 64) & 1;
 }
 
-START_TEST(windows_that_are_free)
+TEST(visible, windows_that_are_free)
 {
 	uint64_t words[WINDOW_WORDS];
 
@@ -100,7 +97,6 @@ START_TEST(windows_that_are_free)
 		ck_assert(is_free(words, i));
 	ck_assert(!is_free(words, WINDOWS - 1));
 }
-END_TEST
 
 /* Windows of the session: a half of window 1, and behind it window 2 and a part of window 3. */
 static uint64_t end_of_own(uint64_t address)
@@ -113,7 +109,7 @@ static uint64_t end_of_own(uint64_t address)
 	return address < between ? between : to;
 }
 
-START_TEST(own_windows_are_free)
+TEST(visible, own_windows_are_free)
 {
 	uint64_t words[WINDOW_WORDS];
 
@@ -128,17 +124,12 @@ START_TEST(own_windows_are_free)
 	ck_assert(!is_free(words, 4));
 	ck_assert(is_free(words, 5));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("visible");
 	TCase *cases = suite_case(suite, "visible");
 
-	tcase_add_test(cases, lists_of_devices);
-	tcase_add_test(cases, lists_that_hide_everything);
-	tcase_add_test(cases, lists_of_mig_devices);
-	tcase_add_test(cases, windows_that_are_free);
-	tcase_add_test(cases, own_windows_are_free);
+	suite_add(cases, "visible");
 	return suite_run(suite);
 }

@@ -41,7 +41,7 @@ static void tear_down(void)
 	folder_leave();
 }
 
-START_TEST(a_variable_names_the_only_place)
+TEST(place, a_variable_names_the_only_place)
 {
 	touch(root);
 	setenv("XDG_RUNTIME_DIR", root, 1);
@@ -56,9 +56,8 @@ START_TEST(a_variable_names_the_only_place)
 	place_begin_in(places, path);
 	ck_assert_str_eq(path, "/nonexistent/own.sock");
 }
-END_TEST
 
-START_TEST(an_empty_variable_is_none)
+TEST(place, an_empty_variable_is_none)
 {
 	touch(root);
 	setenv("FRMPS_SOCKET", "", 1);
@@ -67,9 +66,8 @@ START_TEST(an_empty_variable_is_none)
 	ck_assert_int_eq(place_find_in(places, path), 0);
 	ck_assert_str_eq(path, access(PLACE_SYSTEM, F_OK) ? wanted : PLACE_SYSTEM);
 }
-END_TEST
 
-START_TEST(a_named_folder_is_nobody_elses)
+TEST(place, a_named_folder_is_nobody_elses)
 {
 	char link[128];
 
@@ -93,9 +91,8 @@ START_TEST(a_named_folder_is_nobody_elses)
 	setenv("FRMPS_SOCKET", wanted, 1);
 	ck_assert_int_eq(place_find_in(places, path), 0);
 }
-END_TEST
 
-START_TEST(folders_of_stock_mps_come_last)
+TEST(place, folders_of_stock_mps_come_last)
 {
 	if (!access(PLACE_SYSTEM, F_OK))
 		return; /* a service of the machine comes before all of them */
@@ -119,9 +116,8 @@ START_TEST(folders_of_stock_mps_come_last)
 	ck_assert_int_eq(place_find_in(places, path), 0);
 	ck_assert_str_eq(path, wanted);
 }
-END_TEST
 
-START_TEST(a_service_begins_where_stock_mps_would)
+TEST(place, a_service_begins_where_stock_mps_would)
 {
 	snprintf(wanted, sizeof(wanted), "%s/" PLACE_NAME, folders[geteuid() ? 1 : 0]);
 	place_begin_in(places, path);
@@ -139,10 +135,9 @@ START_TEST(a_service_begins_where_stock_mps_would)
 	place_begin_in(places, path);
 	ck_assert_str_eq(path, wanted);
 }
-END_TEST
 
 /* What does not fit is no shorter address of somebody else's. */
-START_TEST(a_long_name_stays_too_long)
+TEST(place, a_long_name_stays_too_long)
 {
 	char name[2 * PLACE_BYTES];
 
@@ -153,7 +148,6 @@ START_TEST(a_long_name_stays_too_long)
 	ck_assert_int_eq(place_find_in(places, path), 0);
 	ck_assert_uint_eq(strlen(path), PLACE_BYTES - 1);
 }
-END_TEST
 
 int main(void)
 {
@@ -161,12 +155,7 @@ int main(void)
 	TCase *cases = tcase_create("place");
 
 	tcase_add_checked_fixture(cases, set_up, tear_down);
-	tcase_add_test(cases, a_variable_names_the_only_place);
-	tcase_add_test(cases, an_empty_variable_is_none);
-	tcase_add_test(cases, a_named_folder_is_nobody_elses);
-	tcase_add_test(cases, folders_of_stock_mps_come_last);
-	tcase_add_test(cases, a_service_begins_where_stock_mps_would);
-	tcase_add_test(cases, a_long_name_stays_too_long);
+	suite_add(cases, "place");
 	suite_add_tcase(suite, cases);
 	return suite_run(suite);
 }

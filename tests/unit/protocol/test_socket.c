@@ -82,7 +82,7 @@ static struct wire_message ping(uint64_t id)
 	return (struct wire_message){.type = WIRE_PING, .id = id, .session = 7};
 }
 
-START_TEST(message_travels)
+TEST(good, message_travels)
 {
 	struct wire_message sent = ping(42), got;
 
@@ -94,9 +94,8 @@ START_TEST(message_travels)
 	ck_assert_uint_eq(got.id, 42);
 	ck_assert_uint_eq(got.session, 7);
 }
-END_TEST
 
-START_TEST(packets_keep_their_bounds)
+TEST(good, packets_keep_their_bounds)
 {
 	struct wire_message first = ping(1), second = ping(2), got;
 
@@ -108,10 +107,9 @@ START_TEST(packets_keep_their_bounds)
 		ck_assert_uint_eq(got.id, id);
 	}
 }
-END_TEST
 
 /* _i descriptors, 0 to WIRE_FDS_MAX, arrive in order, are the same files and are closed on exec. */
-START_TEST(descriptors_travel)
+TEST_LOOP(good, descriptors_travel, 0, WIRE_FDS_MAX + 1)
 {
 	struct wire_message sent = ping(1);
 	int fds[WIRE_FDS_MAX][2], ends[WIRE_FDS_MAX];
@@ -138,9 +136,8 @@ START_TEST(descriptors_travel)
 	ck_assert_int_eq(packet_take_fd(packet, (unsigned)_i), -1);
 	packet_close_fds(packet);
 }
-END_TEST
 
-START_TEST(what_nobody_takes_is_closed)
+TEST(good, what_nobody_takes_is_closed)
 {
 	struct wire_message sent = ping(1);
 	int fds[3] = {theirs, theirs, ours};
@@ -154,9 +151,8 @@ START_TEST(what_nobody_takes_is_closed)
 	ck_assert_int_eq(packet_take_fd(packet, 0), -1);
 	packet_close_fds(packet);
 }
-END_TEST
 
-START_TEST(too_many_descriptors_to_send)
+TEST(bad, too_many_descriptors_to_send)
 {
 	struct wire_message sent = ping(1);
 	int fds[WIRE_FDS_MAX + 1] = {0};
@@ -165,19 +161,17 @@ START_TEST(too_many_descriptors_to_send)
 	ck_assert_int_eq(message_send(theirs, &sent, fds, WIRE_FDS_MAX + 1), PACKET_E_INVALID);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
 }
-END_TEST
 
 /* _i descriptors, all of them too many. */
-START_TEST(too_many_descriptors_to_receive)
+TEST_LOOP(bad, too_many_descriptors_to_receive, WIRE_FDS_MAX + 1, 12)
 {
 	send_raw(64, (unsigned)_i);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_INVALID);
 	ck_assert_uint_eq(packet->fd_count, 0);
 }
-END_TEST
 
 /* The frame has two descriptors to receive, and this process room for one. */
-START_TEST(descriptors_without_room_are_no_nonsense)
+TEST(bad, descriptors_without_room_are_no_nonsense)
 {
 	struct wire_message sent = ping(7), received;
 	int fds[2] = {ours, theirs}, first = dup(ours);
@@ -197,9 +191,8 @@ START_TEST(descriptors_without_room_are_no_nonsense)
 	ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &received), 0);
 	ck_assert_uint_eq(received.id, 7);
 }
-END_TEST
 
-START_TEST(long_packets_are_refused)
+TEST(bad, long_packets_are_refused)
 {
 	int big = 1 << 20;
 
@@ -211,9 +204,8 @@ START_TEST(long_packets_are_refused)
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_INVALID);
 	ck_assert_uint_eq(packet->fd_count, 0);
 }
-END_TEST
 
-START_TEST(hang_up_is_seen)
+TEST(bad, hang_up_is_seen)
 {
 	struct wire_message sent = ping(1);
 
@@ -224,10 +216,9 @@ START_TEST(hang_up_is_seen)
 	signal(SIGPIPE, SIG_DFL);
 	ck_assert_int_eq(message_send(ours, &sent, NULL, 0), PACKET_E_CLOSED);
 }
-END_TEST
 
 /* The peer closes with our packet unread. */
-START_TEST(reset_is_a_hang_up)
+TEST(bad, reset_is_a_hang_up)
 {
 	struct wire_message sent = ping(1);
 
@@ -235,9 +226,8 @@ START_TEST(reset_is_a_hang_up)
 	hang_up();
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
 }
-END_TEST
 
-START_TEST(a_reset_does_not_hide_what_was_sent_before)
+TEST(bad, a_reset_does_not_hide_what_was_sent_before)
 {
 	struct wire_message ping = {.type = WIRE_PING, .id = 3}, received;
 
@@ -253,10 +243,9 @@ START_TEST(a_reset_does_not_hide_what_was_sent_before)
 	ck_assert_uint_eq(received.id, 3);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
 }
-END_TEST
 
 /* Between the look at a packet and its end. */
-START_TEST(a_reset_does_not_keep_a_packet)
+TEST(bad, a_reset_does_not_keep_a_packet)
 {
 	struct wire_message ping = {.type = WIRE_PING, .id = 3};
 
@@ -267,23 +256,20 @@ START_TEST(a_reset_does_not_keep_a_packet)
 	packet_discard(ours);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
 }
-END_TEST
 
-START_TEST(empty_packet_counts_as_hang_up)
+TEST(bad, empty_packet_counts_as_hang_up)
 {
 	send_raw(0, 0);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
 }
-END_TEST
 
-START_TEST(nothing_there)
+TEST(good, nothing_there)
 {
 	set_nonblocking(ours);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
 }
-END_TEST
 
-START_TEST(nobody_reads)
+TEST(good, nobody_reads)
 {
 	struct wire_message sent = ping(1);
 	int r, count = 0;
@@ -294,9 +280,8 @@ START_TEST(nobody_reads)
 	ck_assert_int_eq(r, PACKET_E_AGAIN);
 	ck_assert_int_gt(count, 0);
 }
-END_TEST
 
-START_TEST(own_mistakes_are_negative)
+TEST(bad, own_mistakes_are_negative)
 {
 	struct wire_message sent = ping(1);
 	int no_socket[2];
@@ -308,9 +293,8 @@ START_TEST(own_mistakes_are_negative)
 	close(no_socket[1]);
 	ck_assert_int_eq(packet_receive(-1, packet), -EBADF);
 }
-END_TEST
 
-START_TEST(unencodable_messages_stay_here)
+TEST(bad, unencodable_messages_stay_here)
 {
 	struct wire_message sent = {.type = WIRE_NONE};
 
@@ -318,7 +302,6 @@ START_TEST(unencodable_messages_stay_here)
 	ck_assert_int_eq(message_send(theirs, &sent, NULL, 0), PACKET_E_INVALID);
 	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
 }
-END_TEST
 
 int main(void)
 {
@@ -327,24 +310,9 @@ int main(void)
 	TCase *bad = suite_case(suite, "ill-behaved");
 
 	tcase_add_checked_fixture(good, open_pair, close_pair);
-	tcase_add_test(good, message_travels);
-	tcase_add_test(good, packets_keep_their_bounds);
-	tcase_add_loop_test(good, descriptors_travel, 0, WIRE_FDS_MAX + 1);
-	tcase_add_test(good, what_nobody_takes_is_closed);
-	tcase_add_test(good, nothing_there);
-	tcase_add_test(good, nobody_reads);
+	suite_add(good, "good");
 
 	tcase_add_checked_fixture(bad, open_pair, close_pair);
-	tcase_add_test(bad, too_many_descriptors_to_send);
-	tcase_add_loop_test(bad, too_many_descriptors_to_receive, WIRE_FDS_MAX + 1, 12);
-	tcase_add_test(bad, descriptors_without_room_are_no_nonsense);
-	tcase_add_test(bad, long_packets_are_refused);
-	tcase_add_test(bad, hang_up_is_seen);
-	tcase_add_test(bad, reset_is_a_hang_up);
-	tcase_add_test(bad, a_reset_does_not_hide_what_was_sent_before);
-	tcase_add_test(bad, a_reset_does_not_keep_a_packet);
-	tcase_add_test(bad, empty_packet_counts_as_hang_up);
-	tcase_add_test(bad, own_mistakes_are_negative);
-	tcase_add_test(bad, unencodable_messages_stay_here);
+	suite_add(bad, "bad");
 	return suite_run(suite);
 }

@@ -5,7 +5,7 @@
 #include "protocol/cuda_abi.h"
 #include "tests/lib/suite.h"
 
-START_TEST(formats_have_elements)
+TEST(texel, formats_have_elements)
 {
 	ck_assert_uint_eq(texel_bytes(CU_AD_FORMAT_FLOAT, 4), 16);
 	ck_assert_uint_eq(texel_bytes(CU_AD_FORMAT_HALF, 2), 4);
@@ -19,9 +19,8 @@ START_TEST(formats_have_elements)
 	ck_assert_uint_eq(texel_bytes(CU_AD_FORMAT_BC7_UNORM_SRGB, 4), 16);
 	ck_assert(texel_is_video(CU_AD_FORMAT_NV12) && !texel_is_video(CU_AD_FORMAT_FLOAT));
 }
-END_TEST
 
-START_TEST(levels_shrink_and_layers_do_not)
+TEST(texel, levels_shrink_and_layers_do_not)
 {
 	struct wire_array array = {1, 4, 20, 6, 5, CU_AD_FORMAT_FLOAT, 1, 0};
 	struct texel_level level;
@@ -39,9 +38,8 @@ START_TEST(levels_shrink_and_layers_do_not)
 	ck_assert(texel_level(&array, 0, &level));
 	ck_assert(level.row_bytes == 40 && level.rows == 2 && level.element_bytes == 8);
 }
-END_TEST
 
-START_TEST(sizes_do_not_wrap)
+TEST(texel, sizes_do_not_wrap)
 {
 	struct wire_array array = {1, 0, UINT64_MAX, 1, 1, CU_AD_FORMAT_FLOAT, 1, 0};
 	struct texel_level level;
@@ -53,16 +51,13 @@ START_TEST(sizes_do_not_wrap)
 	array.depth = UINT64_MAX;
 	ck_assert(!texel_level(&array, 0, &level));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("texel");
 	TCase *tests = tcase_create("texel");
 
-	tcase_add_test(tests, formats_have_elements);
-	tcase_add_test(tests, levels_shrink_and_layers_do_not);
-	tcase_add_test(tests, sizes_do_not_wrap);
+	suite_add(tests, "texel");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -779,7 +779,7 @@ static size_t encode_sample(enum wire_type type)
 
 /* ---- tests ---- */
 
-START_TEST(there_and_back)
+TEST_LOOP(there_and_back, there_and_back, 1, WIRE_TYPES)
 {
 	struct wire_message *m = sample((enum wire_type)_i);
 	size_t length = encode(m);
@@ -789,10 +789,9 @@ START_TEST(there_and_back)
 	touch_message(decoded);
 	free(m);
 }
-END_TEST
 
 /* All fields zero, all pointers NULL. */
-START_TEST(empty_there_and_back)
+TEST_LOOP(there_and_back, empty_there_and_back, 1, WIRE_TYPES)
 {
 	struct wire_message *m = calloc(1, sizeof(*m));
 
@@ -807,9 +806,8 @@ START_TEST(empty_there_and_back)
 		ck_assert(decoded->reply.values.count == 0 && decoded->reply.names.count == 0);
 	free(m);
 }
-END_TEST
 
-START_TEST(every_truncation)
+TEST_LOOP(hostile_packets, every_truncation, 1, WIRE_TYPES)
 {
 	size_t length = encode_sample((enum wire_type)_i);
 	/* Byte by byte at both ends, in steps through the text in the middle. */
@@ -821,7 +819,6 @@ START_TEST(every_truncation)
 	ck_assert_int_eq(decode_exactly(packet, 7), WIRE_E_INVALID);
 	ck_assert_int_eq(decode_exactly(packet, length), 0);
 }
-END_TEST
 
 /* xorshift: the same on every machine. */
 static uint32_t random_word(uint32_t *state)
@@ -862,7 +859,7 @@ START_TEST(corruptions)
 }
 END_TEST
 
-START_TEST(noise)
+TEST(hostile_packets, noise)
 {
 	uint32_t state = seed_of(12345);
 
@@ -877,10 +874,9 @@ START_TEST(noise)
 		decode_exactly(packet, length);
 	}
 }
-END_TEST
 
 /* A buffer of any size below the packet's is refused and not written to. */
-START_TEST(small_buffers)
+TEST_LOOP(limits, small_buffers, 1, WIRE_TYPES)
 {
 	struct wire_message *m = sample((enum wire_type)_i);
 	size_t length = encode(m), ret = 99;
@@ -899,9 +895,8 @@ START_TEST(small_buffers)
 	ck_assert_uint_eq(packet[length], 0xa5);
 	free(m);
 }
-END_TEST
 
-START_TEST(foreign_packets)
+TEST(hostile_packets, foreign_packets)
 {
 	static const char *const identifiers[] = {"FRMP", "frmc", "\0\0\0\0", "FRMD"};
 	size_t length = encode_sample(WIRE_HELLO);
@@ -913,9 +908,8 @@ START_TEST(foreign_packets)
 	memcpy(packet + 4, "FRMC", 4);
 	ck_assert_int_eq(decode_exactly(packet, length), 0);
 }
-END_TEST
 
-START_TEST(unaligned_packets)
+TEST(hostile_packets, unaligned_packets)
 {
 	size_t length = encode_sample(WIRE_PING);
 
@@ -924,9 +918,8 @@ START_TEST(unaligned_packets)
 	memmove(packet + 8, packet + 4, length);
 	ck_assert_int_eq(wire_decode(packet + 8, length, decoded), 0);
 }
-END_TEST
 
-START_TEST(long_packets)
+TEST(hostile_packets, long_packets)
 {
 	size_t length = encode_sample(WIRE_PING);
 	uint8_t *longer = calloc(1, WIRE_PACKET_MAX + 8);
@@ -937,10 +930,9 @@ START_TEST(long_packets)
 	ck_assert_int_eq(wire_decode(longer, WIRE_PACKET_MAX + 1, decoded), WIRE_E_INVALID);
 	free(longer);
 }
-END_TEST
 
 /* Encoding what does not fit a packet at all. */
-START_TEST(too_large)
+TEST(limits, too_large)
 {
 	struct wire_message *m = calloc(1, sizeof(*m));
 	char *text = calloc(1, 2 * WIRE_PACKET_MAX);
@@ -986,11 +978,10 @@ START_TEST(too_large)
 	free(text);
 	free(m);
 }
-END_TEST
 
 /* The largest packets that can be: everything below a limit and just at the packet's end, in steps
  * of one byte. */
-START_TEST(just_fits)
+TEST(limits, just_fits)
 {
 	struct wire_message *m = calloc(1, sizeof(*m));
 	char *text = calloc(1, WIRE_PACKET_MAX);
@@ -1020,7 +1011,6 @@ START_TEST(just_fits)
 	free(text);
 	free(m);
 }
-END_TEST
 
 static void refuse(const struct wire_message *m)
 {
@@ -1029,7 +1019,7 @@ static void refuse(const struct wire_message *m)
 	ck_assert_int_eq(wire_encode(m, packet, WIRE_PACKET_MAX, &length), WIRE_E_INVALID);
 }
 
-START_TEST(limits_when_encoding)
+TEST(limits, limits_when_encoding)
 {
 	static const char *many[WIRE_NAMES_MAX + 1];
 	static uint64_t words[WIRE_OPTIONS_MAX * 16];
@@ -1079,9 +1069,8 @@ START_TEST(limits_when_encoding)
 	refuse(m);
 	free(m);
 }
-END_TEST
 
-START_TEST(shapes_when_encoding)
+TEST(limits, shapes_when_encoding)
 {
 	struct wire_message *m = sample(WIRE_QUERY_OCCUPANCY);
 
@@ -1104,7 +1093,6 @@ START_TEST(shapes_when_encoding)
 	refuse(m);
 	free(m);
 }
-END_TEST
 
 /* Finds `bytes` at a multiple of 4 in the packet; exactly one place. */
 static uint8_t *find(size_t length, const void *bytes, size_t count)
@@ -1136,7 +1124,7 @@ static uint32_t get_word(const uint8_t *at)
 /* Packets that the verifier finds well-formed but that break our limits, made by changing a
  * vector's length.
  */
-START_TEST(limits_when_decoding)
+TEST(limits, limits_when_decoding)
 {
 	uint64_t words[WIRE_WINDOW_WORDS_MAX];
 	struct wire_message *m = sample(WIRE_HELLO);
@@ -1170,11 +1158,10 @@ START_TEST(limits_when_decoding)
 	put_word(at - 4, sizeof(launch_attributes) - 1);
 	ck_assert_int_eq(decode_exactly(packet, length), WIRE_E_INVALID);
 }
-END_TEST
 
 /* Numbers of 8 bytes must lie at multiples of 8: the offset of a vector is changed so that it
  * starts 4 bytes later, where a length of 1 and enough bytes follow. */
-START_TEST(misaligned_numbers)
+TEST(hostile_packets, misaligned_numbers)
 {
 	const uint64_t words[] = {UINT64_C(0x1234567800000001), UINT64_C(0x7777777777777777)};
 	struct wire_message *m = sample(WIRE_HELLO);
@@ -1193,9 +1180,8 @@ START_TEST(misaligned_numbers)
 	ck_assert_int_eq(decode_exactly(packet, length), WIRE_E_INVALID);
 	free(m);
 }
-END_TEST
 
-START_TEST(keeper_has_no_device)
+TEST(there_and_back, keeper_has_no_device)
 {
 	struct wire_message *m = calloc(1, sizeof(*m));
 
@@ -1209,9 +1195,8 @@ START_TEST(keeper_has_no_device)
 	ck_assert_str_eq(decoded->ready.device.name, "");
 	free(m);
 }
-END_TEST
 
-START_TEST(type_names)
+TEST(there_and_back, type_names)
 {
 	ck_assert_str_eq(wire_type_name(WIRE_HELLO), "Hello");
 	ck_assert_str_eq(wire_type_name(WIRE_ADMIN_REPLY), "AdminReply");
@@ -1221,7 +1206,6 @@ START_TEST(type_names)
 	for (int type = 1; type < WIRE_TYPES; ++type)
 		ck_assert_str_ne(wire_type_name((enum wire_type)type), "unknown");
 }
-END_TEST
 
 int main(void)
 {
@@ -1231,26 +1215,13 @@ int main(void)
 	TCase *limits = suite_case(suite, "limits");
 
 	tcase_add_checked_fixture(good, prepare, dispose);
-	tcase_add_loop_test(good, there_and_back, 1, WIRE_TYPES);
-	tcase_add_loop_test(good, empty_there_and_back, 1, WIRE_TYPES);
-	tcase_add_test(good, keeper_has_no_device);
-	tcase_add_test(good, type_names);
+	suite_add(good, "there_and_back");
 
 	tcase_add_checked_fixture(hostile, prepare, dispose);
-	tcase_add_loop_test(hostile, every_truncation, 1, WIRE_TYPES);
+	suite_add(hostile, "hostile_packets");
 	tcase_add_loop_test(hostile, corruptions, 1, WIRE_TYPES);
-	tcase_add_test(hostile, noise);
-	tcase_add_test(hostile, foreign_packets);
-	tcase_add_test(hostile, unaligned_packets);
-	tcase_add_test(hostile, long_packets);
-	tcase_add_test(hostile, misaligned_numbers);
 
 	tcase_add_checked_fixture(limits, prepare, dispose);
-	tcase_add_loop_test(limits, small_buffers, 1, WIRE_TYPES);
-	tcase_add_test(limits, too_large);
-	tcase_add_test(limits, just_fits);
-	tcase_add_test(limits, limits_when_encoding);
-	tcase_add_test(limits, shapes_when_encoding);
-	tcase_add_test(limits, limits_when_decoding);
+	suite_add(limits, "limits");
 	return suite_run(suite);
 }

@@ -22,21 +22,19 @@ static const struct {
 	{UINT64_MAX, "16777216T"},
 };
 
-START_TEST(bytes_are_written_as_the_configuration_does)
+TEST_LOOP(bytes, bytes_are_written_as_the_configuration_does, 0, sizeof(rows) / sizeof(rows[0]))
 {
 	char text[BYTES_TEXT];
 
 	ck_assert_str_eq(bytes_text(text, rows[_i].bytes), rows[_i].text);
 	ck_assert_str_eq(BYTES_OF(rows[_i].bytes), rows[_i].text);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("bytes");
 	TCase *tests = suite_case(suite, "bytes");
 
-	tcase_add_loop_test(
-		tests, bytes_are_written_as_the_configuration_does, 0, sizeof(rows) / sizeof(rows[0]));
+	suite_add(tests, "bytes");
 	return suite_run(suite);
 }

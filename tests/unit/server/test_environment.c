@@ -22,20 +22,18 @@ static const struct {
 	{"99999999999999999999", 7},
 };
 
-START_TEST(what_is_no_number_of_the_range_is_ignored)
+TEST_LOOP(environment, what_is_no_number_of_the_range_is_ignored, 0, sizeof(rows) / sizeof(rows[0]))
 {
 	if (rows[_i].text)
 		setenv("FRMPS_TEST_NUMBER", rows[_i].text, 1);
 	ck_assert_uint_eq(environment_number("FRMPS_TEST_NUMBER", 7, 1, 32), rows[_i].value);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("environment");
 	TCase *tests = suite_case(suite, "environment");
 
-	tcase_add_loop_test(
-		tests, what_is_no_number_of_the_range_is_ignored, 0, sizeof(rows) / sizeof(rows[0]));
+	suite_add(tests, "environment");
 	return suite_run(suite);
 }

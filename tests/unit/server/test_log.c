@@ -49,7 +49,7 @@ static unsigned count_lines(const char *text)
 	return count;
 }
 
-START_TEST(what_is_logged_cannot_forge_a_line)
+TEST(log, what_is_logged_cannot_forge_a_line)
 {
 	const char *text;
 
@@ -59,10 +59,9 @@ START_TEST(what_is_logged_cannot_forge_a_line)
 	ck_assert_ptr_nonnull(strstr(text, "kernel k?<3>frmps: all is lost??[2J?, \xc3\xa4\n"));
 	ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
 }
-END_TEST
 
 /* Those of ISO 6429 that are a byte or, in UTF-8, two: \x9b is what ESC [ is. */
-START_TEST(what_is_no_text_is_cleaned)
+TEST(log, what_is_no_text_is_cleaned)
 {
 	static const char *const rows[][2] = {
 		{"a\xc2\x9bm\xc2\x9d\xc2\x85", "a??m????"},
@@ -99,9 +98,8 @@ START_TEST(what_is_no_text_is_cleaned)
 		json_decref(json);
 	}
 }
-END_TEST
 
-START_TEST(a_long_line_is_cut)
+TEST(log, a_long_line_is_cut)
 {
 	char long_text[4000];
 	const char *text;
@@ -116,10 +114,9 @@ START_TEST(a_long_line_is_cut)
 	log_debug("not so urgent");
 	ck_assert_str_eq(written(), "");
 }
-END_TEST
 
 /* Programs of a desktop session inherit the variable of a service that they are not. */
-START_TEST(the_journal_is_known_by_its_file)
+TEST(log, the_journal_is_known_by_its_file)
 {
 	struct stat status;
 	char stream[64];
@@ -136,18 +133,16 @@ START_TEST(the_journal_is_known_by_its_file)
 	log_info("for the journal");
 	ck_assert_str_eq(written(), "<6>frmps: for the journal\n");
 }
-END_TEST
 
-START_TEST(a_process_whose_lines_are_relayed_writes_priority_and_text)
+TEST(log, a_process_whose_lines_are_relayed_writes_priority_and_text)
 {
 	log_init(LOG_LEVEL_INFO, "frmps executor");
 	log_be_relayed();
 	log_warning("a kernel\nfaults");
 	ck_assert_str_eq(written(), "<4>a kernel?faults\n");
 }
-END_TEST
 
-START_TEST(a_relayed_line_is_another_process_s)
+TEST(log, a_relayed_line_is_another_process_s)
 {
 	const struct log_field fields[] = {{"USER", "1001"}};
 	const char *text;
@@ -166,7 +161,6 @@ START_TEST(a_relayed_line_is_another_process_s)
 	log_relay("frmps executor", 77, fields, 1, "<7>not so urgent");
 	ck_assert_str_eq(written(), "");
 }
-END_TEST
 
 /* Standard error is a stream that only the journal's side, ends[0], reads. */
 static void become_journal(const char *socket)
@@ -206,7 +200,7 @@ static void log_lost(const char *text)
 	log_event_fields(LOG_LEVEL_WARNING, fields, 3, "%s", text);
 }
 
-START_TEST(fields_are_the_journals)
+TEST(log, fields_are_the_journals)
 {
 	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], text[8192] = "";
 	int journal;
@@ -234,9 +228,8 @@ START_TEST(fields_are_the_journals)
 	unlink(socket_path);
 	rmdir(path);
 }
-END_TEST
 
-START_TEST(a_field_that_does_not_fit_is_left_out)
+TEST(log, a_field_that_does_not_fit_is_left_out)
 {
 	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], text[8192] = "", program[8000];
 	const struct log_field long_fields[] = {{"PROGRAM", program}, {"EVENT", "lost"}};
@@ -256,18 +249,16 @@ START_TEST(a_field_that_does_not_fit_is_left_out)
 	unlink(socket_path);
 	rmdir(path);
 }
-END_TEST
 
-START_TEST(fields_are_left_out_elsewhere)
+TEST(log, fields_are_left_out_elsewhere)
 {
 	log_init(LOG_LEVEL_INFO, "frmps");
 	log_lost("it ended");
 	ck_assert_ptr_nonnull(strstr(written(), "warning: it ended\n"));
 }
-END_TEST
 
 /* Twice as much as a socket's buffer holds; this test ends only because nobody waits. */
-START_TEST(a_journal_that_does_not_read_holds_nobody_up)
+TEST(log, a_journal_that_does_not_read_holds_nobody_up)
 {
 	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], expected[160];
 	const int rounds = 4096;
@@ -295,10 +286,9 @@ START_TEST(a_journal_that_does_not_read_holds_nobody_up)
 	unlink(socket_path);
 	rmdir(path);
 }
-END_TEST
 
 /* A terminal that is stopped, the pipe of a container. */
-START_TEST(a_pipe_that_nobody_reads_holds_nobody_up)
+TEST(log, a_pipe_that_nobody_reads_holds_nobody_up)
 {
 	const int rounds = 4096;
 	char expected[160];
@@ -320,9 +310,8 @@ START_TEST(a_pipe_that_nobody_reads_holds_nobody_up)
 	ck_assert_ptr_nonnull(strstr(text, expected));
 	ck_assert_ptr_nonnull(strstr(text, "there is room again\n"));
 }
-END_TEST
 
-START_TEST(lines_for_a_full_disk_are_counted)
+TEST(log, lines_for_a_full_disk_are_counted)
 {
 	int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
 
@@ -335,7 +324,6 @@ START_TEST(lines_for_a_full_disk_are_counted)
 	log_info("there is room again");
 	ck_assert_ptr_nonnull(strstr(written(), "1 lines are lost: there was no room for them\n"));
 }
-END_TEST
 
 int main(void)
 {
@@ -343,17 +331,6 @@ int main(void)
 	TCase *all = suite_case(suite, "log");
 
 	tcase_add_checked_fixture(all, setup, teardown);
-	tcase_add_test(all, what_is_logged_cannot_forge_a_line);
-	tcase_add_test(all, what_is_no_text_is_cleaned);
-	tcase_add_test(all, a_long_line_is_cut);
-	tcase_add_test(all, a_process_whose_lines_are_relayed_writes_priority_and_text);
-	tcase_add_test(all, a_relayed_line_is_another_process_s);
-	tcase_add_test(all, the_journal_is_known_by_its_file);
-	tcase_add_test(all, fields_are_the_journals);
-	tcase_add_test(all, a_field_that_does_not_fit_is_left_out);
-	tcase_add_test(all, fields_are_left_out_elsewhere);
-	tcase_add_test(all, a_journal_that_does_not_read_holds_nobody_up);
-	tcase_add_test(all, a_pipe_that_nobody_reads_holds_nobody_up);
-	tcase_add_test(all, lines_for_a_full_disk_are_counted);
+	suite_add(all, "log");
 	return suite_run(suite);
 }

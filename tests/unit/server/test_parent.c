@@ -141,7 +141,7 @@ static int code_of_parent(void)
 	return WEXITSTATUS(status);
 }
 
-START_TEST(all_are_ready_together_and_end_together)
+TEST(parent, all_are_ready_together_and_end_together)
 {
 	pid_t pids[COUNT];
 
@@ -154,9 +154,8 @@ START_TEST(all_are_ready_together_and_end_together)
 	for (unsigned i = 0; i < COUNT; i++)
 		ck_assert_int_lt(kill(pids[i], 0), 0);
 }
-END_TEST
 
-START_TEST(who_fails_starts_again_alone)
+TEST(parent, who_fails_starts_again_alone)
 {
 	pid_t pids[COUNT], later[COUNT] = {0};
 
@@ -171,9 +170,8 @@ START_TEST(who_fails_starts_again_alone)
 	kill(parent, SIGTERM);
 	ck_assert_int_eq(code_of_parent(), 0);
 }
-END_TEST
 
-START_TEST(nothing_of_who_failed_is_left)
+TEST(parent, nothing_of_who_failed_is_left)
 {
 	pid_t pids[COUNT];
 	struct pollfd wait = {.events = POLLIN};
@@ -192,17 +190,15 @@ START_TEST(nothing_of_who_failed_is_left)
 	kill(parent, SIGTERM);
 	code_of_parent();
 }
-END_TEST
 
-START_TEST(a_device_that_cannot_be_served_ends_the_start)
+TEST(parent, a_device_that_cannot_be_served_ends_the_start)
 {
 	run(serve_all_but_one);
 	ck_assert_int_eq(code_of_parent(), EX_UNAVAILABLE);
 }
-END_TEST
 
 /* An operator's quit: each of them ends by itself. */
-START_TEST(whoever_is_asked_to_end_does_not_start_again)
+TEST(parent, whoever_is_asked_to_end_does_not_start_again)
 {
 	struct pollfd wait = {.fd = starts[0], .events = POLLIN};
 	pid_t pids[COUNT];
@@ -215,9 +211,8 @@ START_TEST(whoever_is_asked_to_end_does_not_start_again)
 	ck_assert_int_eq(code_of_parent(), 0);
 	ck_assert_int_eq(poll(&wait, 1, 0), 0);
 }
-END_TEST
 
-START_TEST(nobody_outlives_the_parent)
+TEST(parent, nobody_outlives_the_parent)
 {
 	pid_t pids[COUNT];
 	int ends[2], status;
@@ -233,7 +228,6 @@ START_TEST(nobody_outlives_the_parent)
 	ck_assert_int_eq(read(ends[0], &byte, 1), 0);
 	close(ends[0]);
 }
-END_TEST
 
 int main(void)
 {
@@ -241,11 +235,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "parent");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, all_are_ready_together_and_end_together);
-	tcase_add_test(tests, who_fails_starts_again_alone);
-	tcase_add_test(tests, nothing_of_who_failed_is_left);
-	tcase_add_test(tests, a_device_that_cannot_be_served_ends_the_start);
-	tcase_add_test(tests, whoever_is_asked_to_end_does_not_start_again);
-	tcase_add_test(tests, nobody_outlives_the_parent);
+	suite_add(tests, "parent");
 	return suite_run(suite);
 }

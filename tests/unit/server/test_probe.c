@@ -25,23 +25,21 @@ static void ask(const char *script, unsigned patience_ms)
 	ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-START_TEST(a_driver_that_hangs_is_an_answer)
+TEST(probe, a_driver_that_hangs_is_an_answer)
 {
 	ask("exec sleep 1000", 100);
 	ck_assert_int_eq(answer.device_count, 0);
 	ck_assert_str_eq(answer.text, "the driver did not answer within 100 ms");
 }
-END_TEST
 
-START_TEST(a_driver_that_crashes_is_an_answer)
+TEST(probe, a_driver_that_crashes_is_an_answer)
 {
 	ask("kill -SEGV $$", PATIENCE_MS);
 	ck_assert_int_eq(answer.device_count, 0);
 	ck_assert_str_eq(answer.text, "asking the driver ended the process by signal 11");
 }
-END_TEST
 
-START_TEST(what_a_driver_says_is_an_answer)
+TEST(probe, what_a_driver_says_is_an_answer)
 {
 	ask("test \"$*\" = '--role=probe --backend=cuda --control-fd=3' && "
 	    "{ printf '\\002\\000\\000\\000\\000\\000\\000\\000\\002'; head -c 5383 /dev/zero; } | "
@@ -52,15 +50,12 @@ START_TEST(what_a_driver_says_is_an_answer)
 	ck_assert_uint_eq(answer.exclusive, 2);
 	ck_assert_str_eq(answer.text, "");
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("probe");
 	TCase *tests = suite_case(suite, "probe");
 
-	tcase_add_test(tests, a_driver_that_hangs_is_an_answer);
-	tcase_add_test(tests, a_driver_that_crashes_is_an_answer);
-	tcase_add_test(tests, what_a_driver_says_is_an_answer);
+	suite_add(tests, "probe");
 	return suite_run(suite);
 }

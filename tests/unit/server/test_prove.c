@@ -42,51 +42,46 @@ static void ask(const char *script, unsigned patience_ms)
 	ck_assert_int_eq(errno, ECHILD);
 }
 
-START_TEST(a_trial_that_crashes_proves_nothing)
+TEST(prove, a_trial_that_crashes_proves_nothing)
 {
 	ask("kill -SEGV $$", PATIENCE_MS);
 	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
 	ck_assert_str_eq(heritage.proof.why, "the trial was ended by signal 11");
 }
-END_TEST
 
-START_TEST(a_trial_that_hangs_is_ended)
+TEST(prove, a_trial_that_hangs_is_ended)
 {
 	ask("exec sleep 1000", 100);
 	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
 	ck_assert_str_eq(heritage.proof.why, "the trial did not end within 100 ms");
 }
-END_TEST
 
-START_TEST(a_trial_that_says_something_else_proves_nothing)
+TEST(prove, a_trial_that_says_something_else_proves_nothing)
 {
 	ask("echo proved >&3; exit 3", PATIENCE_MS);
 	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 3");
 }
-END_TEST
 
-START_TEST(a_trial_that_is_not_there_proves_nothing)
+TEST(prove, a_trial_that_is_not_there_proves_nothing)
 {
 	prove_ask("/nonexistent", &heritage, PATIENCE_MS);
 	ck_assert_int_eq(heritage.proof.state, PROOF_FAILED);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 127");
 }
-END_TEST
 
 /* As an executor: the driver is to handle exceptions as for a debugger, and to have where to
  * write. */
-START_TEST(a_trial_is_started_as_an_executor_is)
+TEST(prove, a_trial_is_started_as_an_executor_is)
 {
 	ask("test \"$CUDA_ENABLE_COREDUMP_ON_EXCEPTION\" = 1 && test -e /proc/self/fd/5 && "
 	    "test \"$1 $2 $3 $5\" = '--role=trial --backend=cuda --device=0 --control-fd=3' && exit 42",
 		PATIENCE_MS);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
 }
-END_TEST
 
 /* Who started the service may have left it more. */
-START_TEST(a_trial_has_no_descriptors_but_its_own)
+TEST(prove, a_trial_has_no_descriptors_but_its_own)
 {
 	int others[] = {HERITAGE_WORDS_FD, HERITAGE_DUMP_FD + 1};
 
@@ -97,7 +92,6 @@ START_TEST(a_trial_has_no_descriptors_but_its_own)
 		PATIENCE_MS);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
 }
-END_TEST
 
 /* Return: whether the other ends are all closed within the time */
 static bool has_hung_up(int fifo)
@@ -132,7 +126,7 @@ static void make_fifo(char *ret_path, size_t size)
 	ck_assert_int_eq(chmod(ret_path, 0666), 0);
 }
 
-START_TEST(a_trial_does_not_outlive_the_service)
+TEST(prove, a_trial_does_not_outlive_the_service)
 {
 	char fifo[64], script[200];
 
@@ -142,10 +136,9 @@ START_TEST(a_trial_does_not_outlive_the_service)
 	expect_end_with_service(path, fifo);
 	unlink(path);
 }
-END_TEST
 
 /* The kernel forgets the wish for a signal when a process becomes another user's. */
-START_TEST(nor_does_a_trial_of_another_user)
+TEST(prove_2, nor_does_a_trial_of_another_user)
 {
 	char fifo[48];
 
@@ -154,7 +147,6 @@ START_TEST(nor_does_a_trial_of_another_user)
 	heritage.run_as = RUN_AS_USER;
 	expect_end_with_service("/proc/self/exe", fifo);
 }
-END_TEST
 
 /* ---- the child, where there is no device ---- */
 
@@ -183,7 +175,7 @@ static const struct {
 } refusals[] = {{open_nothing, "the device cannot be opened (code 2)"},
 	{open_unknown, "the driver or the device is not known"}};
 
-START_TEST(a_device_that_cannot_be_tried_is_said)
+TEST_LOOP(prove_3, a_device_that_cannot_be_tried_is_said, 0, 2)
 {
 	static const struct trial_kernels kernels = {.survivor = "none"};
 	struct backend_ops ops = {
@@ -205,7 +197,6 @@ START_TEST(a_device_that_cannot_be_tried_is_said)
 	ck_assert_ptr_nonnull(memmem(answer, (size_t)n, refusals[_i].why, strlen(refusals[_i].why) + 1));
 	close(ends[0]);
 }
-END_TEST
 
 /* ---- the child, which is this test again ---- */
 
@@ -253,17 +244,16 @@ static int be_the_child(const char *last)
 	return prove_main(getenv("FRMPS_TEST_HANG") ? &hanging : &ops, 0, user, HERITAGE_CONTROL_FD);
 }
 
-START_TEST(a_device_that_cannot_be_opened_is_tried_again)
+TEST(prove_3, a_device_that_cannot_be_opened_is_tried_again)
 {
 	write_program("");
 	snprintf(path_variable, sizeof(path_variable), "FRMPS_TEST_FULL=%s", path);
 	prove_ask("/proc/self/exe", &heritage, PATIENCE_MS);
 	ck_assert_str_eq(heritage.proof.why, "the driver or the device is not known");
 }
-END_TEST
 
 /* Handling faults comes before running as a user. */
-START_TEST(what_no_user_can_do_is_tried_as_the_service)
+TEST(prove_3, what_no_user_can_do_is_tried_as_the_service)
 {
 	heritage.run_as = RUN_AS_USER;
 	ask("case \"$*\" in *--user=65534*) exit 42;; esac; exit 43", PATIENCE_MS);
@@ -271,10 +261,9 @@ START_TEST(what_no_user_can_do_is_tried_as_the_service)
 	ck_assert_int_eq(heritage.run_as, RUN_AS_SERVICE);
 	ck_assert_str_eq(heritage.run_as_why, "the trial ended with exit code 42");
 }
-END_TEST
 
 /* It has become the user, and the device is no better for anybody else. */
-START_TEST(a_device_that_nobody_can_use_is_no_reason_to_run_as_root)
+TEST(prove_3, a_device_that_nobody_can_use_is_no_reason_to_run_as_root)
 {
 	if (geteuid() != 0)
 		return;
@@ -286,7 +275,6 @@ START_TEST(a_device_that_nobody_can_use_is_no_reason_to_run_as_root)
 	ck_assert_int_eq(heritage.run_as, RUN_AS_USER);
 	ck_assert_str_eq(heritage.run_as_why, "");
 }
-END_TEST
 
 int main(int count, char **arguments)
 {
@@ -296,19 +284,10 @@ int main(int count, char **arguments)
 	if (count > 1 && strcmp(arguments[1], "--role=trial") == 0)
 		return be_the_child(count > 6 ? arguments[6] : "");
 	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, a_trial_that_crashes_proves_nothing);
-	tcase_add_test(tests, a_trial_that_hangs_is_ended);
-	tcase_add_test(tests, a_trial_that_says_something_else_proves_nothing);
-	tcase_add_test(tests, a_trial_that_is_not_there_proves_nothing);
-	tcase_add_test(tests, a_trial_is_started_as_an_executor_is);
-	tcase_add_test(tests, a_trial_has_no_descriptors_but_its_own);
-	tcase_add_test(tests, a_trial_does_not_outlive_the_service);
+	suite_add(tests, "prove");
 	if (geteuid() == 0)
-		tcase_add_test(tests, nor_does_a_trial_of_another_user);
-	tcase_add_loop_test(tests, a_device_that_cannot_be_tried_is_said, 0, 2);
-	tcase_add_test(tests, a_device_that_cannot_be_opened_is_tried_again);
-	tcase_add_test(tests, what_no_user_can_do_is_tried_as_the_service);
-	tcase_add_test(tests, a_device_that_nobody_can_use_is_no_reason_to_run_as_root);
+		suite_add(tests, "prove_2");
+	suite_add(tests, "prove_3");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

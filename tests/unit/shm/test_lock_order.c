@@ -30,7 +30,7 @@ static void take_instance(void)
 	take(&instance, "../" INSTANCE, "&lock");
 }
 
-START_TEST(a_thread_takes_locks_in_their_order)
+TEST(order, a_thread_takes_locks_in_their_order)
 {
 	take_instance();
 	take_registry();
@@ -47,7 +47,6 @@ START_TEST(a_thread_takes_locks_in_their_order)
 	lock_order_drop(&registry, 1);
 	take_instance();
 }
-END_TEST
 
 START_TEST(not_in_the_other_order)
 {
@@ -103,7 +102,7 @@ int main(void)
 	Suite *suite = suite_create("lock_order");
 	TCase *tests = suite_case(suite, "order");
 
-	tcase_add_test(tests, a_thread_takes_locks_in_their_order);
+	suite_add(tests, "order");
 	tcase_add_test_raise_signal(tests, not_in_the_other_order, SIGABRT);
 	tcase_add_test_raise_signal(tests, not_two_of_a_rank, SIGABRT);
 	tcase_add_test_raise_signal(tests, not_behind_a_try_of_a_higher_rank, SIGABRT);

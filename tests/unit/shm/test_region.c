@@ -25,7 +25,7 @@ static void drop(void)
 	close(server_fd);
 }
 
-START_TEST(both_sides_see_the_same_memory)
+TEST(region, both_sides_see_the_same_memory)
 {
 	struct shm_view client = SHM_VIEW_NULL, server = SHM_VIEW_NULL;
 	int readonly;
@@ -43,12 +43,11 @@ START_TEST(both_sides_see_the_same_memory)
 	shm_view_unmap(&server);
 	close(readonly);
 }
-END_TEST
 
 static const uint32_t slots[] = {0, 1, SHM_PIECE - 1, SHM_PIECE, 2 * SHM_PIECE - 1, SHM_STREAMS - 1};
 
 /* Each of each generation, and of both sides. */
-START_TEST(streams_have_words_of_their_own)
+TEST(region, streams_have_words_of_their_own)
 {
 	enum { SLOTS = sizeof(slots) / sizeof(*slots) };
 	struct shm_view view = SHM_VIEW_NULL;
@@ -80,9 +79,8 @@ START_TEST(streams_have_words_of_their_own)
 	ck_assert_uint_eq(word_relaxed(&view.client->tail), 0);
 	shm_view_unmap(&view);
 }
-END_TEST
 
-START_TEST(an_older_service_has_room_for_fewer_streams)
+TEST(region, an_older_service_has_room_for_fewer_streams)
 {
 	struct wire_shape older = shape;
 	struct shm_view view = SHM_VIEW_NULL;
@@ -92,9 +90,8 @@ START_TEST(an_older_service_has_room_for_fewer_streams)
 	ck_assert_uint_eq(shm_view_slots(&view), SHM_PIECE);
 	shm_view_unmap(&view);
 }
-END_TEST
 
-START_TEST(readonly_descriptor_cannot_be_mapped_writable)
+TEST(region, readonly_descriptor_cannot_be_mapped_writable)
 {
 	int readonly;
 
@@ -104,14 +101,12 @@ START_TEST(readonly_descriptor_cannot_be_mapped_writable)
 	ck_assert_int_eq(write(readonly, "x", 1), -1);
 	close(readonly);
 }
-END_TEST
 
-START_TEST(regions_cannot_be_resized)
+TEST(region, regions_cannot_be_resized)
 {
 	ck_assert_int_eq(ftruncate(client_fd, 4096), -1);
 	ck_assert_int_eq(ftruncate(server_fd, (off_t)shape.server_bytes + 4096), -1);
 }
-END_TEST
 
 /* Each row breaks one rule of a good shape. */
 static const struct {
@@ -152,7 +147,7 @@ static const struct {
 #undef ROW
 };
 
-START_TEST(bad_shapes_are_refused)
+TEST_LOOP(region, bad_shapes_are_refused, 0, sizeof(bad) / sizeof(*bad))
 {
 	struct wire_shape spoilt = shape;
 	struct shm_view view = SHM_VIEW_NULL;
@@ -161,9 +156,8 @@ START_TEST(bad_shapes_are_refused)
 	ck_assert_int_eq(shm_view_map(&view, &spoilt, client_fd, server_fd, SHM_SIDE_SERVER), SHM_E_SHAPE);
 	ck_assert_ptr_null(view.client);
 }
-END_TEST
 
-START_TEST(a_journal_without_blocks_is_refused)
+TEST(region, a_journal_without_blocks_is_refused)
 {
 	struct wire_shape spoilt = shape;
 
@@ -172,9 +166,8 @@ START_TEST(a_journal_without_blocks_is_refused)
 	spoilt.journal_blocks = UINT32_MAX;
 	ck_assert_int_eq(shm_shape_check(&spoilt), SHM_E_SHAPE);
 }
-END_TEST
 
-START_TEST(foreign_files_are_refused)
+TEST(region, foreign_files_are_refused)
 {
 	struct shm_view view = SHM_VIEW_NULL;
 	int empty = memfd_create("empty", MFD_CLOEXEC);
@@ -186,7 +179,6 @@ START_TEST(foreign_files_are_refused)
 	close(empty);
 	close(zeros);
 }
-END_TEST
 
 int main(void)
 {
@@ -194,14 +186,7 @@ int main(void)
 	TCase *tests = tcase_create("region");
 
 	tcase_add_checked_fixture(tests, make, drop);
-	tcase_add_test(tests, both_sides_see_the_same_memory);
-	tcase_add_test(tests, streams_have_words_of_their_own);
-	tcase_add_test(tests, an_older_service_has_room_for_fewer_streams);
-	tcase_add_test(tests, readonly_descriptor_cannot_be_mapped_writable);
-	tcase_add_test(tests, regions_cannot_be_resized);
-	tcase_add_loop_test(tests, bad_shapes_are_refused, 0, sizeof(bad) / sizeof(*bad));
-	tcase_add_test(tests, a_journal_without_blocks_is_refused);
-	tcase_add_test(tests, foreign_files_are_refused);
+	suite_add(tests, "region");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -74,7 +74,7 @@ static uint32_t size_of(uint64_t number)
 	return sizes[number % 7];
 }
 
-START_TEST(records_come_out_as_they_went_in)
+TEST(ring, records_come_out_as_they_went_in)
 {
 	for (uint64_t n = 1; n < 2000; n++) {
 		ck_assert(put(n, size_of(n)));
@@ -82,9 +82,8 @@ START_TEST(records_come_out_as_they_went_in)
 	}
 	ck_assert(!ring_has_work(&reader));
 }
-END_TEST
 
-START_TEST(full_ring_takes_no_more_and_loses_nothing)
+TEST(ring, full_ring_takes_no_more_and_loses_nothing)
 {
 	uint64_t written = 0, read = 0;
 
@@ -98,9 +97,8 @@ START_TEST(full_ring_takes_no_more_and_loses_nothing)
 	}
 	ck_assert_uint_gt(written, 1000);
 }
-END_TEST
 
-START_TEST(a_new_reader_goes_on_where_the_old_one_ended)
+TEST(ring, a_new_reader_goes_on_where_the_old_one_ended)
 {
 	ck_assert(put(1, 64));
 	ck_assert(put(2, 64));
@@ -108,7 +106,6 @@ START_TEST(a_new_reader_goes_on_where_the_old_one_ended)
 	ring_reader_init(&reader, &view);
 	ck_assert(take(2, 64));
 }
-END_TEST
 
 /* What a hostile writer may leave: each row is one broken rule. */
 static const struct {
@@ -126,7 +123,7 @@ static const struct {
 	{32, UINT32_MAX},
 };
 
-START_TEST(broken_rules_are_noticed)
+TEST_LOOP(ring, broken_rules_are_noticed, 0, sizeof(bad) / sizeof(*bad))
 {
 	struct frmps_head head = {.size = bad[_i].size, .op = FRMPS_OP_MARK};
 	const uint8_t *record;
@@ -135,10 +132,9 @@ START_TEST(broken_rules_are_noticed)
 	word_release(&view.client->tail, bad[_i].tail);
 	ck_assert_int_eq(ring_peek(&reader, &head, &record), RING_E_INVALID);
 }
-END_TEST
 
 /* What was seen once, and checked, is what is read: whatever becomes of the word meanwhile. */
-START_TEST(a_tail_that_is_taken_back)
+TEST(ring, a_tail_that_is_taken_back)
 {
 	struct frmps_head head;
 	const uint8_t *record;
@@ -152,9 +148,8 @@ START_TEST(a_tail_that_is_taken_back)
 	word_release(&view.client->tail, 128);
 	ck_assert_int_eq(ring_peek(&reader, &head, &record), RING_E_EMPTY);
 }
-END_TEST
 
-START_TEST(a_record_across_the_end_is_refused)
+TEST(ring, a_record_across_the_end_is_refused)
 {
 	struct frmps_head head = {.size = 64, .op = FRMPS_OP_MARK};
 	const uint8_t *record;
@@ -165,7 +160,6 @@ START_TEST(a_record_across_the_end_is_refused)
 	memcpy(view.ring + (512 << 10) - 32, &head, sizeof(head));
 	ck_assert_int_eq(ring_peek(&reader, &head, &record), RING_E_INVALID);
 }
-END_TEST
 
 #define STRESS_RECORDS 100000
 
@@ -177,7 +171,7 @@ static void *write_all(void *nothing)
 	return nothing;
 }
 
-START_TEST(two_threads)
+TEST(stress, two_threads)
 {
 	pthread_t thread;
 	uint64_t n = 1;
@@ -198,7 +192,6 @@ START_TEST(two_threads)
 	}
 	pthread_join(thread, NULL);
 }
-END_TEST
 
 static word32 asleep;
 static int bell[2];
@@ -227,7 +220,7 @@ static void *sleepy_reader(void *nothing)
 	return &asleep;
 }
 
-START_TEST(doorbell_loses_no_wakeup)
+TEST(stress, doorbell_loses_no_wakeup)
 {
 	pthread_t thread;
 	void *end;
@@ -244,10 +237,9 @@ START_TEST(doorbell_loses_no_wakeup)
 	close(bell[0]);
 	close(bell[1]);
 }
-END_TEST
 
 /* The file of a doorbell is the client's as well: it takes O_NONBLOCK away. */
-START_TEST(an_empty_doorbell_holds_nobody_up)
+TEST(ring, an_empty_doorbell_holds_nobody_up)
 {
 	int doorbell = eventfd(0, EFD_CLOEXEC);
 	struct pollfd look = {.fd = doorbell, .events = POLLIN};
@@ -260,7 +252,6 @@ START_TEST(an_empty_doorbell_holds_nobody_up)
 	ck_assert_int_eq(poll(&look, 1, 0), 0);
 	close(doorbell);
 }
-END_TEST
 
 int main(void)
 {
@@ -268,17 +259,10 @@ int main(void)
 	TCase *tests = tcase_create("ring"), *stress = tcase_create("stress");
 
 	tcase_add_checked_fixture(tests, make, drop);
-	tcase_add_test(tests, records_come_out_as_they_went_in);
-	tcase_add_test(tests, full_ring_takes_no_more_and_loses_nothing);
-	tcase_add_test(tests, a_new_reader_goes_on_where_the_old_one_ended);
-	tcase_add_loop_test(tests, broken_rules_are_noticed, 0, sizeof(bad) / sizeof(*bad));
-	tcase_add_test(tests, a_tail_that_is_taken_back);
-	tcase_add_test(tests, a_record_across_the_end_is_refused);
-	tcase_add_test(tests, an_empty_doorbell_holds_nobody_up);
+	suite_add(tests, "ring");
 	tcase_add_checked_fixture(stress, make, drop);
 	tcase_set_timeout(stress, 120);
-	tcase_add_test(stress, two_threads);
-	tcase_add_test(stress, doorbell_loses_no_wakeup);
+	suite_add(stress, "stress");
 	suite_add_tcase(suite, tests);
 	suite_add_tcase(suite, stress);
 	return suite_run(suite);

@@ -44,7 +44,7 @@ static void expect_served(void)
 }
 
 /* A damaged record is dropped: the next executor answers the request that was under way. */
-START_TEST(an_executor_without_a_record_is_replaced)
+TEST(adopt, an_executor_without_a_record_is_replaced)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -59,9 +59,8 @@ START_TEST(an_executor_without_a_record_is_replaced)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	close(active->socket);
 }
-END_TEST
 
-START_TEST(everything_is_as_it_was)
+TEST(adopt, everything_is_as_it_was)
 {
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_uint_eq(fake->daemon.session_count, 1);
@@ -69,7 +68,6 @@ START_TEST(everything_is_as_it_was)
 	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
 	expect_served();
 }
-END_TEST
 
 static jmp_buf death;
 
@@ -80,7 +78,7 @@ static void die(void)
 }
 
 /* The daemon dies at the beginning of an incident, which nothing tells the next one of. */
-START_TEST(nobody_is_held_for_an_incident_that_is_forgotten)
+TEST(promotion, nobody_is_held_for_an_incident_that_is_forgotten)
 {
 	/* The incident begins with the time of the detection. */
 	fake_reads_clock = die;
@@ -93,10 +91,9 @@ START_TEST(nobody_is_held_for_an_incident_that_is_forgotten)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	expect_served();
 }
-END_TEST
 
 /* Of all that follows from a loss the daemon has recorded the executor, and has died. */
-START_TEST(an_executor_that_was_lost_as_the_daemon_died_is_replaced)
+TEST(promotion, an_executor_that_was_lost_as_the_daemon_died_is_replaced)
 {
 	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_LAUNCH_FAILED}};
 
@@ -107,7 +104,6 @@ START_TEST(an_executor_that_was_lost_as_the_daemon_died_is_replaced)
 	fake_send(fake, active->socket, &lost, NULL, 0);
 	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 }
-END_TEST
 
 static void note(uid_t uid, enum event_kind kind, const char *text)
 {
@@ -116,7 +112,7 @@ static void note(uid_t uid, enum event_kind kind, const char *text)
 	events_note(&fake->daemon, kind, LOG_LEVEL_INFO, &about, "%s", text);
 }
 
-START_TEST(events_stay)
+TEST(adopt, events_stay)
 {
 	uint64_t latest;
 	char *before, *after, *rest;
@@ -140,10 +136,9 @@ START_TEST(events_stay)
 	free(before);
 	free(after);
 }
-END_TEST
 
 /* It had shown a sign of a fault before it was given up. */
-START_TEST(why_an_executor_was_given_up_is_not_forgotten)
+TEST(promotion, why_an_executor_was_given_up_is_not_forgotten)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "it shows one"}};
 
@@ -156,9 +151,8 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 	fake_reap(fake, active, SIGKILL);
 	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
 }
-END_TEST
 
-START_TEST(a_silence_stays_one)
+TEST(promotion, a_silence_stays_one)
 {
 	promote_silent(fake_domain(fake), active->worker);
 	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
@@ -166,10 +160,9 @@ START_TEST(a_silence_stays_one)
 	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SILENT);
 }
-END_TEST
 
 /* How each session is to be treated is told to the next executor again, as it was found. */
-START_TEST(a_culprit_stays_one)
+TEST(promotion, a_culprit_stays_one)
 {
 	for (unsigned life = 0; life < 3; life++) {
 		if (!life) {
@@ -189,10 +182,9 @@ START_TEST(a_culprit_stays_one)
 	ck_assert_int_eq(fake_session(fake, 0)->evidence.recover, SESSION_RECOVER_NOTHING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 }
-END_TEST
 
 /* It was to be replaced for that program's work: that is what becomes known of it at its end. */
-START_TEST(who_was_over_the_limit_is_not_forgotten)
+TEST(promotion, who_was_over_the_limit_is_not_forgotten)
 {
 	fake_issue(&fake_session(fake, 0)->view, 5);
 	promote_over_limit(fake_domain(fake), fake_session(fake, 0));
@@ -203,10 +195,9 @@ START_TEST(who_was_over_the_limit_is_not_forgotten)
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	ck_assert_int_eq(fake->message.activate.code, CUDA_ERROR_LAUNCH_TIMEOUT);
 }
-END_TEST
 
 /* What has been freed since is among it. */
-START_TEST(memory_that_an_executor_has_which_is_ending_is_waited_for)
+TEST(adopt, memory_that_an_executor_has_which_is_ending_is_waited_for)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 
@@ -221,7 +212,6 @@ START_TEST(memory_that_an_executor_has_which_is_ending_is_waited_for)
 	fake_make_chunk(fake, keeper, 5);
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 }
-END_TEST
 
 /* The holder had none left when it was to keep this one. */
 static void lose_fd(uint32_t key)
@@ -231,7 +221,7 @@ static void lose_fd(uint32_t key)
 	fake->legacy.fds[key] = -1;
 }
 
-START_TEST(a_session_without_its_descriptors_ends_alone)
+TEST_LOOP(adopt, a_session_without_its_descriptors_ends_alone, 0, 2)
 {
 	const struct session *session;
 	struct fake_client other;
@@ -248,10 +238,9 @@ START_TEST(a_session_without_its_descriptors_ends_alone)
 	expect_served();
 	fake_leave(fake, &other);
 }
-END_TEST
 
 /* What it has given to the device may still write. */
-START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
+TEST(adopt, an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 {
 	lose_fd(active->worker->control_key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -266,11 +255,10 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 	fake_warm_with(fake, standby, 1);
 	expect_served();
 }
-END_TEST
 
 /* What the holder has not got cannot be forgotten: its key is that of the next that the holder
  * gets. */
-START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
+TEST(adopt, an_executor_without_its_descriptors_takes_none_of_others_along)
 {
 	const struct worker *worker = standby->worker;
 	const uint32_t keys[] = {worker->control_key, worker->process_key, worker->words_key};
@@ -290,10 +278,9 @@ START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
 	while (count--)
 		ck_assert_int_ge(fake->legacy.fds[given[count]], 0);
 }
-END_TEST
 
 /* Nor in the life after that. */
-START_TEST(what_an_executor_has_lost_is_not_in_its_record)
+TEST(adopt, what_an_executor_has_lost_is_not_in_its_record)
 {
 	lose_fd(active->worker->words_key);
 	for (unsigned life = 0; life < 2; life++) {
@@ -304,9 +291,8 @@ START_TEST(what_an_executor_has_lost_is_not_in_its_record)
 	}
 	expect_served();
 }
-END_TEST
 
-START_TEST(memory_without_its_descriptor_is_not_exported)
+TEST(adopt, memory_without_its_descriptor_is_not_exported)
 {
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}};
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
@@ -320,7 +306,6 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* Makes the record of something that a session has one that no daemon has written. */
 static void damage(struct holding *entry)
@@ -335,7 +320,7 @@ static void damage(struct holding *entry)
 }
 
 /* The one that is read first is damaged; others name the same memory behind it. */
-START_TEST(memory_that_a_damaged_record_names_goes_back_once)
+TEST(adopt, memory_that_a_damaged_record_names_goes_back_once)
 {
 	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.handle = 9, .bytes = 2 * MIB}};
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = map.memory};
@@ -362,7 +347,6 @@ START_TEST(memory_that_a_damaged_record_names_goes_back_once)
 	fake_expect_nothing(fake, keeper->socket);
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 }
-END_TEST
 
 static void expect_no_memory(struct fake_client *who)
 {
@@ -379,7 +363,7 @@ static void leave_no_room(void)
 	ck_assert_int_eq(fake_come_back(fake), 0);
 }
 
-START_TEST(what_cannot_be_deposited_is_refused)
+TEST(adopt, what_cannot_be_deposited_is_refused)
 {
 	struct wire_message host = {.type = WIRE_MAP_HOST}, map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client other;
@@ -404,7 +388,6 @@ START_TEST(what_cannot_be_deposited_is_refused)
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	expect_served();
 }
-END_TEST
 
 static void ask_for_memory(struct fake_client *who)
 {
@@ -426,7 +409,7 @@ static void lose_keeper_and_daemon(void)
 	fake_ready(fake, keeper);
 }
 
-START_TEST(what_a_keeper_owed_that_died_as_well_is_asked_of_the_next)
+TEST(adopt, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next)
 {
 	struct fake_client other;
 
@@ -447,9 +430,8 @@ START_TEST(what_a_keeper_owed_that_died_as_well_is_asked_of_the_next)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	fake_leave(fake, &other);
 }
-END_TEST
 
-START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
+TEST(adopt, memory_of_a_keeper_that_died_as_well_is_given_back)
 {
 	struct wire_message unmap = {
 		.type = WIRE_UNMAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
@@ -467,7 +449,6 @@ START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
 	fake_expect_nothing(fake, keeper->socket);
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 }
-END_TEST
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -518,7 +499,7 @@ static void give_window(struct fake_client *who, uint64_t address)
 	fake_serve(fake, standby, WIRE_RELEASE_WINDOW);
 }
 
-START_TEST(windows_are_whose_they_were)
+TEST(promotion, windows_are_whose_they_were)
 {
 	uint64_t at[20], later;
 
@@ -536,10 +517,9 @@ START_TEST(windows_are_whose_they_were)
 	ck_assert_uint_eq(fake_domain(fake)->windows.count, 1);
 	expect_served();
 }
-END_TEST
 
 /* Whether the executor had taken it is not known: it is asked for the same one. */
-START_TEST(a_window_that_was_asked_for_is_the_same_one)
+TEST(promotion, a_window_that_was_asked_for_is_the_same_one)
 {
 	struct fake_client other;
 	uint64_t first, asked;
@@ -563,10 +543,9 @@ START_TEST(a_window_that_was_asked_for_is_the_same_one)
 	ck_assert_uint_eq(window_users(&fake_domain(fake)->windows, asked), 0);
 	fake_leave(fake, &other);
 }
-END_TEST
 
 /* Nobody knows whether they were. */
-START_TEST(executors_are_told_of_a_guard_again)
+TEST(adopt, executors_are_told_of_a_guard_again)
 {
 	struct fake_client guarded;
 
@@ -580,9 +559,8 @@ START_TEST(executors_are_told_of_a_guard_again)
 	fake_serve(fake, standby, WIRE_OPEN_GUARD);
 	fake_leave(fake, &guarded);
 }
-END_TEST
 
-START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
+TEST(adopt, a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 {
 	fake->config.guard = CONFIG_GUARD_ERROR;
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -590,11 +568,10 @@ START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 	fake_serve(fake, active, WIRE_OPEN_GUARD);
 	fake_serve(fake, standby, WIRE_OPEN_GUARD);
 }
-END_TEST
 
 /* The daemon dies when it has sent the Welcome, and has not recorded it: the program may ask before
  * the next daemon has said so again. */
-START_TEST(who_was_welcomed_as_the_daemon_died_may_ask_at_once)
+TEST(adopt, who_was_welcomed_as_the_daemon_died_may_ask_at_once)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct fake_client other;
@@ -614,11 +591,10 @@ START_TEST(who_was_welcomed_as_the_daemon_died_may_ask_at_once)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	fake_leave(fake, &other);
 }
-END_TEST
 
 /* A session ends in as many executors as a domain may have, and the daemon dies before any of them
  * has answered. */
-START_TEST(every_executor_closes_a_session_that_ended)
+TEST(ends, every_executor_closes_a_session_that_ended)
 {
 	const unsigned count = 1 + STANDBYS_MOST;
 	const uint64_t drained = 1;
@@ -640,11 +616,10 @@ START_TEST(every_executor_closes_a_session_that_ended)
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	end();
 }
-END_TEST
 
 /* The daemon dies when it has recorded that a domain is closed, and has not killed its executors
  * yet. */
-START_TEST(executors_of_a_domain_that_was_closed_end)
+TEST(ends, executors_of_a_domain_that_was_closed_end)
 {
 	struct domain *domain;
 
@@ -667,10 +642,9 @@ START_TEST(executors_of_a_domain_that_was_closed_end)
 	ck_assert(!fake_domain(fake)->retiring);
 	end();
 }
-END_TEST
 
 /* The daemon dies when it has made a domain, and before it has said whose it is. */
-START_TEST(a_domain_that_is_nobodys_yet_is_forgotten)
+TEST(ends, a_domain_that_is_nobodys_yet_is_forgotten)
 {
 	set_up();
 	ck_assert_ptr_nonnull(domain_new_alone(fake_domain(fake)));
@@ -679,10 +653,9 @@ START_TEST(a_domain_that_is_nobodys_yet_is_forgotten)
 	ck_assert_uint_eq(fake->child_count, 3);
 	part();
 }
-END_TEST
 
 /* The daemon dies when it has recorded that the device has failed, and has told nobody yet. */
-START_TEST(everybody_is_told_that_the_device_has_failed)
+TEST(ends, everybody_is_told_that_the_device_has_failed)
 {
 	set_up();
 	fake->daemon.health = (struct device_health){.state = DEVICE_FAILED,
@@ -694,7 +667,6 @@ START_TEST(everybody_is_told_that_the_device_has_failed)
 	ck_assert(active->killed && standby->killed);
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -705,38 +677,13 @@ int main(void)
 	fake_prepare();
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
-	tcase_add_loop_test(tests, a_session_without_its_descriptors_ends_alone, 0, 2);
-	tcase_add_test(tests, an_executor_without_its_descriptors_is_replaced_when_it_has_ended);
-	tcase_add_test(tests, an_executor_without_its_descriptors_takes_none_of_others_along);
-	tcase_add_test(tests, what_an_executor_has_lost_is_not_in_its_record);
-	tcase_add_test(tests, memory_that_a_damaged_record_names_goes_back_once);
-	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
-	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
-	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
-	tcase_add_test(tests, everything_is_as_it_was);
-	tcase_add_test(tests, an_executor_without_a_record_is_replaced);
-	tcase_add_test(tests, who_was_welcomed_as_the_daemon_died_may_ask_at_once);
-	tcase_add_test(tests, events_stay);
-	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
-	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
-	tcase_add_test(tests, executors_are_told_of_a_guard_again);
-	tcase_add_test(tests, a_guard_that_the_daemon_had_asked_for_is_asked_for_again);
+	suite_add(tests, "adopt");
 	tests = tcase_create("ends");
 	suite_add_tcase(suite, tests);
-	tcase_add_test(tests, every_executor_closes_a_session_that_ended);
-	tcase_add_test(tests, executors_of_a_domain_that_was_closed_end);
-	tcase_add_test(tests, a_domain_that_is_nobodys_yet_is_forgotten);
-	tcase_add_test(tests, everybody_is_told_that_the_device_has_failed);
+	suite_add(tests, "ends");
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
-	tcase_add_test(tests, a_culprit_stays_one);
-	tcase_add_test(tests, an_executor_that_was_lost_as_the_daemon_died_is_replaced);
-	tcase_add_test(tests, nobody_is_held_for_an_incident_that_is_forgotten);
-	tcase_add_test(tests, a_silence_stays_one);
-	tcase_add_test(tests, who_was_over_the_limit_is_not_forgotten);
-	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
-	tcase_add_test(tests, windows_are_whose_they_were);
-	tcase_add_test(tests, a_window_that_was_asked_for_is_the_same_one);
+	suite_add(tests, "promotion");
 	return suite_run(suite);
 }

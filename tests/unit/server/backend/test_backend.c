@@ -12,7 +12,7 @@
 #include "tests/host/host.h"
 #include "tests/lib/suite.h"
 
-START_TEST(fatal_codes)
+TEST(backend, fatal_codes)
 {
 	static const int fatal[] = {
 		4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 810};
@@ -28,20 +28,18 @@ START_TEST(fatal_codes)
 	}
 	ck_assert_int_eq(found, 17);
 }
-END_TEST
 
-START_TEST(backends_have_names)
+TEST(backend, backends_have_names)
 {
 	ck_assert_ptr_eq(backend_find("cuda"), &backend_cuda);
 	ck_assert_ptr_null(backend_find("opencl"));
 	ck_assert_ptr_null(backend_find("host_backend.so"));
 	ck_assert_ptr_null(backend_find("/there/is/none.so"));
 }
-END_TEST
 
 /* Every operation is there in both; the compiler would take a missing one for NULL. Only the trial
  * may be: the host has nothing to prove. */
-START_TEST(tables_are_complete)
+TEST(backend, tables_are_complete)
 {
 	const struct backend_ops *both[] = {&backend_cuda, &backend_host};
 
@@ -52,9 +50,8 @@ START_TEST(tables_are_complete)
 					(i && j == offsetof(struct backend_ops, trial) / sizeof(void *)),
 				"%s lacks operation %zu", both[i]->name, j);
 }
-END_TEST
 
-START_TEST(the_probe_says_why)
+TEST(backend, the_probe_says_why)
 {
 	struct backend_probe probe;
 
@@ -68,7 +65,6 @@ START_TEST(the_probe_says_why)
 	ck_assert_int_eq(backend_host.probe(&probe), CUDA_SUCCESS);
 	ck_assert_int_eq(probe.device_count, 1);
 }
-END_TEST
 
 /*
  * Images
@@ -96,7 +92,7 @@ static struct image good_elf(void)
 	return image;
 }
 
-START_TEST(elf_images_stay_inside)
+TEST(backend, elf_images_stay_inside)
 {
 	struct image image = good_elf();
 
@@ -123,10 +119,9 @@ START_TEST(elf_images_stay_inside)
 	image.sections[0].sh_size = UINT64_MAX / sizeof(Elf64_Shdr) + 2;
 	ck_assert_int_eq(image_check(&image, sizeof(image)), IMAGE_BAD);
 }
-END_TEST
 
 /* What lies behind the image would do as sections. */
-START_TEST(tables_of_sections_stay_inside)
+TEST(backend, tables_of_sections_stay_inside)
 {
 	struct {
 		struct image image;
@@ -139,7 +134,6 @@ START_TEST(tables_of_sections_stay_inside)
 	ck_assert_int_eq(image_check(&memory, sizeof(memory.image)), IMAGE_BAD);
 	ck_assert_int_eq(image_check(&memory, sizeof(memory)), IMAGE_ELF);
 }
-END_TEST
 
 struct fatbin {
 	uint32_t magic;
@@ -151,7 +145,7 @@ struct fatbin {
 	char contents[32];
 };
 
-START_TEST(fat_binaries_stay_inside)
+TEST(backend, fat_binaries_stay_inside)
 {
 	struct fatbin image = {.magic = 0xba55ed50,
 		.version = 1,
@@ -177,7 +171,6 @@ START_TEST(fat_binaries_stay_inside)
 	image.payload_bytes = UINT64_MAX - 4;
 	ck_assert_int_eq(image_check(&image, sizeof(image)), IMAGE_BAD);
 }
-END_TEST
 
 /* Entries as nvcc writes them: text for 9.0, then code. */
 static struct {
@@ -210,7 +203,7 @@ static bool mixed_has_code(uint16_t kind, unsigned arch, uint64_t flags, unsigne
 	return image_has_code(&mixed, sizeof(mixed), device);
 }
 
-START_TEST(code_is_for_a_device)
+TEST(backend, code_is_for_a_device)
 {
 	struct image image = good_elf();
 
@@ -238,18 +231,16 @@ START_TEST(code_is_for_a_device)
 	image.header.e_machine = EM_X86_64;
 	ck_assert(!image_has_code(&image, sizeof(image), 90));
 }
-END_TEST
 
-START_TEST(text_is_for_the_compiler)
+TEST(backend, text_is_for_the_compiler)
 {
 	ck_assert_int_eq(image_check(".version 8.0", 12), IMAGE_TEXT);
 	ck_assert_int_eq(image_check("\0\0\0\0....", 8), IMAGE_BAD);
 	ck_assert_int_eq(image_check(".v", 2), IMAGE_BAD);
 	ck_assert_int_eq(image_check("\xb1\x43\x62\x46....", 8), IMAGE_BAD);
 }
-END_TEST
 
-START_TEST(attributes_carry_no_handles)
+TEST_LOOP(backend, attributes_carry_no_handles, 0, 20)
 {
 	struct frmps_launch_attribute given[2] = {{.id = CU_LAUNCH_ATTRIBUTE_PRIORITY}, {.id = _i}};
 	bool refused = _i == 7 || _i == 12 || _i == 13 || _i == 15 || _i > 16;
@@ -260,22 +251,12 @@ START_TEST(attributes_carry_no_handles)
 	ck_assert_int_eq(out[0].id, CU_LAUNCH_ATTRIBUTE_PRIORITY);
 	ck_assert_int_eq(out[0].value.priority, 5);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("server/backend");
 	TCase *tests = suite_case(suite, "backend");
 
-	tcase_add_test(tests, fatal_codes);
-	tcase_add_test(tests, backends_have_names);
-	tcase_add_test(tests, tables_are_complete);
-	tcase_add_test(tests, the_probe_says_why);
-	tcase_add_test(tests, elf_images_stay_inside);
-	tcase_add_test(tests, tables_of_sections_stay_inside);
-	tcase_add_test(tests, fat_binaries_stay_inside);
-	tcase_add_test(tests, code_is_for_a_device);
-	tcase_add_test(tests, text_is_for_the_compiler);
-	tcase_add_loop_test(tests, attributes_carry_no_handles, 0, 20);
+	suite_add(tests, "backend");
 	return suite_run(suite);
 }

@@ -80,7 +80,7 @@ static void begin(void)
 	make(DEVICE, GROUP, 0xa06c, 0);
 }
 
-START_TEST(all_channels_that_there_are_are_disabled)
+TEST(channels, all_channels_that_there_are_are_disabled)
 {
 	begin();
 	for (uint32_t i = 0; i < 5; i++)
@@ -103,9 +103,8 @@ START_TEST(all_channels_that_there_are_are_disabled)
 	ck_assert_uint_eq(lists[0].objects[3], CHANNEL + 4);
 	ck_assert_uint_eq(lists[0].clients[3], CLIENT);
 }
-END_TEST
 
-START_TEST(what_is_above_a_channel_takes_it_along)
+TEST(channels, what_is_above_a_channel_takes_it_along)
 {
 	begin();
 	make(GROUP, CHANNEL, 0xc86f, 0);
@@ -118,9 +117,8 @@ START_TEST(what_is_above_a_channel_takes_it_along)
 	ck_assert_int_eq(channels_fence(execute), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_uint_eq(count, 1);
 }
-END_TEST
 
-START_TEST(many_take_several_controls)
+TEST(channels, many_take_several_controls)
 {
 	begin();
 	for (uint32_t i = 0; i < 150; i++)
@@ -132,9 +130,8 @@ START_TEST(many_take_several_controls)
 	ck_assert_uint_eq(lists[2].count, 22);
 	ck_assert_uint_eq(lists[2].objects[21], CHANNEL + 149);
 }
-END_TEST
 
-START_TEST(nothing_is_certain_where_something_is_not_known)
+TEST(channels, nothing_is_certain_where_something_is_not_known)
 {
 	begin();
 	ck_assert_int_eq(channels_fence(execute), CUDA_ERROR_NOT_SUPPORTED); /* no channels */
@@ -154,10 +151,9 @@ START_TEST(nothing_is_certain_where_something_is_not_known)
 		make(GROUP, CHANNEL + i, 0xc86f, 0);
 	ck_assert_int_eq(channels_fence(execute), CUDA_ERROR_NOT_SUPPORTED); /* more than can be noted */
 }
-END_TEST
 
 /* A channel may have been made by what is not understood. */
-START_TEST(a_form_that_is_not_known_makes_it_impossible)
+TEST_LOOP(channels, a_form_that_is_not_known_makes_it_impossible, 0, 4)
 {
 	uint8_t bytes[64] = {0};
 	uint32_t wrapped[4] = {_i == 2 ? DRIVER_ALLOC : DRIVER_CONTROL, 48, 0, 0};
@@ -172,10 +168,9 @@ START_TEST(a_form_that_is_not_known_makes_it_impossible)
 		channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_WRAPPED, uint32_t[4]), wrapped);
 	ck_assert_int_eq(channels_fence(execute), _i < 3 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS);
 }
-END_TEST
 
 /* Whatever else the driver asks for. */
-START_TEST(other_requests_are_left_alone)
+TEST(channels, other_requests_are_left_alone)
 {
 	uint8_t bytes[64] = {0};
 
@@ -186,18 +181,12 @@ START_TEST(other_requests_are_left_alone)
 	ck_assert_int_eq(channels_fence(execute), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_uint_eq(count, 0);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("server/backend/channels");
 	TCase *tests = suite_case(suite, "channels");
 
-	tcase_add_test(tests, all_channels_that_there_are_are_disabled);
-	tcase_add_test(tests, what_is_above_a_channel_takes_it_along);
-	tcase_add_test(tests, many_take_several_controls);
-	tcase_add_test(tests, nothing_is_certain_where_something_is_not_known);
-	tcase_add_loop_test(tests, a_form_that_is_not_known_makes_it_impossible, 0, 4);
-	tcase_add_test(tests, other_requests_are_left_alone);
+	suite_add(tests, "channels");
 	return suite_run(suite);
 }

@@ -20,7 +20,7 @@ static void forget(void)
 	unload();
 }
 
-START_TEST(lengths_are_those_of_the_image)
+TEST(code, lengths_are_those_of_the_image)
 {
 	load("printing.cubin");
 	code_lengths_add(&lengths, image, image_bytes);
@@ -34,10 +34,9 @@ START_TEST(lengths_are_those_of_the_image)
 	code_lengths_sort(&lengths);
 	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x200);
 }
-END_TEST
 
 /* The driver may load any of them. */
-START_TEST(of_several_images_the_shortest_counts)
+TEST(code, of_several_images_the_shortest_counts)
 {
 	load("printing.cubin");
 	code_lengths_add(&lengths, image, image_bytes);
@@ -49,9 +48,8 @@ START_TEST(of_several_images_the_shortest_counts)
 	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x180);
 	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
 }
-END_TEST
 
-START_TEST(code_without_bytes_has_no_length)
+TEST(code, code_without_bytes_has_no_length)
 {
 	Elf64_Shdr *section;
 
@@ -64,7 +62,6 @@ START_TEST(code_without_bytes_has_no_length)
 	ck_assert_uint_eq(code_length(&lengths, "prints"), 0);
 	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
 }
-END_TEST
 
 #define NAME_BYTES 60000u
 
@@ -83,7 +80,7 @@ static void build_code(unsigned sections)
 }
 
 /* A file of 64 MiB would have names of 64 GiB, all of which are gone through. */
-START_TEST(names_of_kernels_may_overlap)
+TEST(code, names_of_kernels_may_overlap)
 {
 	build_code(1);
 	code_lengths_add(&lengths, image, image_bytes);
@@ -93,9 +90,8 @@ START_TEST(names_of_kernels_may_overlap)
 	code_lengths_add(&lengths, image, image_bytes);
 	ck_assert_uint_le(lengths.count, image_bytes / NAME_BYTES);
 }
-END_TEST
 
-START_TEST(an_address_is_in_one_kernel_or_in_none)
+TEST(code, an_address_is_in_one_kernel_or_in_none)
 {
 	struct code code;
 
@@ -117,10 +113,9 @@ START_TEST(an_address_is_in_one_kernel_or_in_none)
 	code_forget(THEIRS);
 	ck_assert(!code_find(0x2000, &code));
 }
-END_TEST
 
 /* An image may say anything. What faults is overwritten: not the code of others. */
-START_TEST(a_kernel_ends_where_the_next_one_begins)
+TEST(code, a_kernel_ends_where_the_next_one_begins)
 {
 	struct code code;
 
@@ -135,9 +130,8 @@ START_TEST(a_kernel_ends_where_the_next_one_begins)
 	ck_assert_uint_eq(code.bytes, 0x100);
 	forget();
 }
-END_TEST
 
-START_TEST(there_is_room_for_any_number)
+TEST(code, there_is_room_for_any_number)
 {
 	struct code code;
 
@@ -148,7 +142,6 @@ START_TEST(there_is_room_for_any_number)
 	code_forget(OURS);
 	ck_assert(!code_find(0x1000, &code));
 }
-END_TEST
 
 int main(void)
 {
@@ -156,13 +149,7 @@ int main(void)
 	TCase *tests = tcase_create("code");
 
 	tcase_add_checked_fixture(tests, NULL, forget);
-	tcase_add_test(tests, lengths_are_those_of_the_image);
-	tcase_add_test(tests, of_several_images_the_shortest_counts);
-	tcase_add_test(tests, names_of_kernels_may_overlap);
-	tcase_add_test(tests, an_address_is_in_one_kernel_or_in_none);
-	tcase_add_test(tests, code_without_bytes_has_no_length);
-	tcase_add_test(tests, a_kernel_ends_where_the_next_one_begins);
-	tcase_add_test(tests, there_is_room_for_any_number);
+	suite_add(tests, "code");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -125,7 +125,7 @@ static struct code_memory take_at(uint64_t window, uint64_t at, uint64_t bytes)
 }
 
 /* Whatever is given back meanwhile. */
-START_TEST(addresses_are_given_out_once)
+TEST(memory, addresses_are_given_out_once)
 {
 	struct code_memory held[40] = {{0}};
 	uint64_t end = 0;
@@ -146,10 +146,9 @@ START_TEST(addresses_are_given_out_once)
 	ck_assert_int_eq(released, created);
 	code_memory_close();
 }
-END_TEST
 
 /* Who loads and unloads again and again maps nothing each time. */
-START_TEST(the_next_place_is_mapped_already)
+TEST(memory, the_next_place_is_mapped_already)
 {
 	for (unsigned i = 0; i < 100; i++) {
 		struct code_memory place = take(1000);
@@ -159,10 +158,9 @@ START_TEST(the_next_place_is_mapped_already)
 	ck_assert_int_eq(created, 1);
 	code_memory_close();
 }
-END_TEST
 
 /* What another executor was told, this one can have, whatever else it has done. */
-START_TEST(another_executor_has_the_same)
+TEST(memory, another_executor_has_the_same)
 {
 	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 5 * GRANULE), again;
 
@@ -178,7 +176,6 @@ START_TEST(another_executor_has_the_same)
 	ck_assert_uint_ge(again.at, second.at + second.bytes);
 	code_memory_close();
 }
-END_TEST
 
 static void refused(uint64_t window, uint64_t at, uint64_t bytes)
 {
@@ -187,7 +184,7 @@ static void refused(uint64_t window, uint64_t at, uint64_t bytes)
 	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-START_TEST(what_cannot_be_is_refused)
+TEST(memory, what_cannot_be_is_refused)
 {
 	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 1000), place;
 
@@ -203,9 +200,8 @@ START_TEST(what_cannot_be_is_refused)
 	refused(WINDOW, 0, 10);
 	ck_assert_int_eq(code_memory_take(10, &place), CUDA_ERROR_NOT_SUPPORTED);
 }
-END_TEST
 
-START_TEST(memory_that_is_not_there_is_given_back)
+TEST(memory, memory_that_is_not_there_is_given_back)
 {
 	struct code_memory place;
 
@@ -220,7 +216,6 @@ START_TEST(memory_that_is_not_there_is_given_back)
 	ck_assert_int_eq(released, created);
 	code_memory_close();
 }
-END_TEST
 
 int main(void)
 {
@@ -228,10 +223,6 @@ int main(void)
 	TCase *memory = suite_case(suite, "memory");
 
 	tcase_add_checked_fixture(memory, open_memory, NULL);
-	tcase_add_test(memory, addresses_are_given_out_once);
-	tcase_add_test(memory, the_next_place_is_mapped_already);
-	tcase_add_test(memory, another_executor_has_the_same);
-	tcase_add_test(memory, what_cannot_be_is_refused);
-	tcase_add_test(memory, memory_that_is_not_there_is_given_back);
+	suite_add(memory, "memory");
 	return suite_run(suite);
 }

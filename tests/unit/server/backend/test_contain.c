@@ -83,14 +83,13 @@ static void close_watch(void)
 	atomic_store(&backend_watch, NULL);
 }
 
-START_TEST(what_we_do_is_no_sign)
+TEST(contain, what_we_do_is_no_sign)
 {
 	uint32_t control[8] = {1, 2, RESET};
 
 	ck_assert_int_eq(contain_ioctl(3, CONTROL, control, execute), 7);
 	ck_assert_str_eq(story, "reset ");
 }
-END_TEST
 
 static void *look_at_terminal(void *unused)
 {
@@ -101,7 +100,7 @@ static void *look_at_terminal(void *unused)
 	return NULL;
 }
 
-START_TEST(what_is_not_the_drivers_is_no_sign)
+TEST(contain, what_is_not_the_drivers_is_no_sign)
 {
 	pthread_t thread;
 
@@ -109,7 +108,6 @@ START_TEST(what_is_not_the_drivers_is_no_sign)
 	pthread_join(thread, NULL);
 	ck_assert_str_eq(story, "reset ");
 }
-END_TEST
 
 static void *open_library(void *file)
 {
@@ -129,7 +127,7 @@ static void driver_opens(const char *file)
 }
 
 /* It opens what it reads a fault with before it makes any control. */
-START_TEST(the_debugger_is_the_first_sign)
+TEST_LOOP(contain, the_debugger_is_the_first_sign, 0, 2)
 {
 	driver_opens("libm.so.6");
 	driver_opens("libcudadebugger.so.1.so");
@@ -142,10 +140,9 @@ START_TEST(the_debugger_is_the_first_sign)
 	driver(OTHER);
 	ck_assert_str_eq(story, "suspected unknown other ");
 }
-END_TEST
 
 /* Exceptions are not handled here: nothing is kept from the driver. */
-START_TEST(any_control_is_a_sign)
+TEST(contain, any_control_is_a_sign)
 {
 	driver(OTHER);
 	driver(RESET);
@@ -153,9 +150,8 @@ START_TEST(any_control_is_a_sign)
 	ck_assert(!backend_contains);
 	ck_assert_uint_eq(word_acquire(&contain_parked), 0);
 }
-END_TEST
 
-START_TEST(nothing_is_seen_before_it_is_wanted)
+TEST(contain, nothing_is_seen_before_it_is_wanted)
 {
 	contain_disarm();
 	driver(OTHER);
@@ -163,10 +159,9 @@ START_TEST(nothing_is_seen_before_it_is_wanted)
 	driver_opens("libcudadebugger.so.1");
 	ck_assert_str_eq(story, "other reset ");
 }
-END_TEST
 
 /* The definition in the executable is the one that is called. */
-START_TEST(the_process_uses_it)
+TEST(contain, the_process_uses_it)
 {
 	int ends[2], count = -1;
 
@@ -178,7 +173,6 @@ START_TEST(the_process_uses_it)
 	close(ends[0]);
 	close(ends[1]);
 }
-END_TEST
 
 int main(void)
 {
@@ -186,12 +180,7 @@ int main(void)
 	TCase *tests = tcase_create("contain");
 
 	tcase_add_checked_fixture(tests, open_watch, close_watch);
-	tcase_add_test(tests, what_we_do_is_no_sign);
-	tcase_add_test(tests, what_is_not_the_drivers_is_no_sign);
-	tcase_add_loop_test(tests, the_debugger_is_the_first_sign, 0, 2);
-	tcase_add_test(tests, any_control_is_a_sign);
-	tcase_add_test(tests, nothing_is_seen_before_it_is_wanted);
-	tcase_add_test(tests, the_process_uses_it);
+	suite_add(tests, "contain");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -276,11 +276,10 @@ START_TEST(a_thread_says_where_it_is_and_goes_on)
 END_TEST
 
 /* An executor that contains no faults has no handler. */
-START_TEST(who_does_not_watch_asks_nobody)
+TEST(crash, who_does_not_watch_asks_nobody)
 {
 	crash_show_thread(pthread_self());
 }
-END_TEST
 
 int main(void)
 {
@@ -293,7 +292,7 @@ int main(void)
 #else
 	(void)a_thread_says_where_it_is_and_goes_on;
 #endif
-	tcase_add_test(tests, who_does_not_watch_asks_nobody);
+	suite_add(tests, "crash");
 	/* Sanitizers have handlers of their own for that. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 	tcase_add_loop_test(tests, a_crash_is_reported, 0, 2);

@@ -82,7 +82,7 @@ static void check_common(const struct statics *statics)
 static const char *const whole[] = {
 	"statics.cubin", "statics_75.cubin", "statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
 
-START_TEST(variables_are_found)
+TEST_LOOP(cubin, variables_are_found, 0, sizeof(whole) / sizeof(whole[0]))
 {
 	struct statics statics;
 
@@ -95,10 +95,9 @@ START_TEST(variables_are_found)
 	ck_assert_uint_eq(statics.count, 6);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* Of code that is not read every variable counts. */
-START_TEST(code_of_an_unknown_device_may_have_everything)
+TEST(cubin, code_of_an_unknown_device_may_have_everything)
 {
 	struct statics statics;
 
@@ -109,9 +108,8 @@ START_TEST(code_of_an_unknown_device_may_have_everything)
 	ck_assert(statics_reached_by(&statics, "counts"));
 	statics_deinit(&statics);
 }
-END_TEST
 
-START_TEST(parts_that_were_linked_have_variables_of_their_own)
+TEST(cubin, parts_that_were_linked_have_variables_of_their_own)
 {
 	struct statics statics;
 	uint32_t owns = 0;
@@ -125,9 +123,8 @@ START_TEST(parts_that_were_linked_have_variables_of_their_own)
 	ck_assert(statics_reached_by(&statics, "counts_too"));
 	statics_deinit(&statics);
 }
-END_TEST
 
-START_TEST(what_only_asserts_and_prints_leaves_nothing)
+TEST(cubin, what_only_asserts_and_prints_leaves_nothing)
 {
 	struct statics statics;
 
@@ -141,9 +138,8 @@ START_TEST(what_only_asserts_and_prints_leaves_nothing)
 	statics = statics_now();
 	ck_assert(statics_are_none(&statics));
 }
-END_TEST
 
-START_TEST(a_heap_cannot_be_taken_along)
+TEST(cubin, a_heap_cannot_be_taken_along)
 {
 	struct statics statics;
 
@@ -158,10 +154,9 @@ START_TEST(a_heap_cannot_be_taken_along)
 	ck_assert_ptr_null(statics.more);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* The name stands for the one of a call that every kernel that launches kernels makes. */
-START_TEST(kernels_that_launch_kernels_are_known)
+TEST(cubin, kernels_that_launch_kernels_are_known)
 {
 	static const char name[] = "__cuda_syscall_cnpv2LaunchDeviceV2";
 	struct statics statics;
@@ -177,7 +172,6 @@ START_TEST(kernels_that_launch_kernels_are_known)
 	ck_assert_str_eq(statics.more, "its kernels call functions of the driver");
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* ---- what is not understood ---- */
 
@@ -192,7 +186,7 @@ static void check_more(const char *why)
 	load("statics.cubin");
 }
 
-START_TEST(what_cannot_be_told_is_not_guessed)
+TEST(cubin, what_cannot_be_told_is_not_guessed)
 {
 	Elf64_Shdr *shdr;
 
@@ -219,10 +213,9 @@ START_TEST(what_cannot_be_told_is_not_guessed)
 	shdr->sh_type = SHT_NULL;
 	check_more("its image is not understood");
 }
-END_TEST
 
 /* Names alone make no literal. */
-START_TEST(a_literal_is_a_text)
+TEST(cubin, a_literal_is_a_text)
 {
 	struct statics statics;
 	Elf64_Shdr *shdr;
@@ -240,7 +233,6 @@ START_TEST(a_literal_is_a_text)
 	ck_assert_uint_eq(bytes_of(&statics, "$str"), symbol("$str")->st_size);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* The section is at the end of the file then, with a text of `bytes` behind what was in it. */
 static void lengthen_literal(size_t bytes)
@@ -259,7 +251,7 @@ static void lengthen_literal(size_t bytes)
 	image[image_bytes - 1] = '\0';
 }
 
-START_TEST(very_long_literals_count_as_variables)
+TEST_LOOP(cubin, very_long_literals_count_as_variables, 0, 2)
 {
 	static const size_t sizes[] = {4096, 4097}, found[] = {0, 4097};
 	struct statics statics;
@@ -271,10 +263,9 @@ START_TEST(very_long_literals_count_as_variables)
 	ck_assert_uint_eq(bytes_of(&statics, "$str"), found[_i]);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* Which kernel has what is told apart: each alone does not have the other's. */
-START_TEST(kernels_are_told_apart)
+TEST(cubin, kernels_are_told_apart)
 {
 	struct statics statics;
 
@@ -297,7 +288,6 @@ START_TEST(kernels_are_told_apart)
 	ck_assert(statics_reached_by(&statics, "does_not"));
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* ---- machine code ---- */
 
@@ -321,7 +311,7 @@ static uint64_t from_bank(uint64_t operation, uint64_t index, uint64_t offset)
 	       UINT64_C(4) << 54;
 }
 
-START_TEST(loads_of_addresses_are_understood)
+TEST(cubin, loads_of_addresses_are_understood)
 {
 	const uint64_t wide = UINT64_C(5) << 9, four = UINT64_C(4) << 9;
 	bool is_read[4];
@@ -349,7 +339,6 @@ START_TEST(loads_of_addresses_are_understood)
 	ck_assert(reads(from_bank(0xb82, 255, 0) & ~(UINT64_C(4) << 54), wide, is_read));
 	ck_assert(!is_read[0]);
 }
-END_TEST
 
 /* MOV R2, 8 each `distance` instructions; all others load with R2 as index. */
 static bool read_loads(uint64_t *code, uint64_t count, uint64_t distance)
@@ -366,14 +355,13 @@ static bool read_loads(uint64_t *code, uint64_t count, uint64_t distance)
 		(const uint8_t *)code, 16 * count, &(struct sass_table){4, is_function, is_read, read, 0});
 }
 
-START_TEST(an_index_is_looked_for_so_far)
+TEST(cubin, an_index_is_looked_for_so_far)
 {
 	uint64_t code[2 * 66];
 
 	ck_assert(read_loads(code, 65, 66));
 	ck_assert(!read_loads(code, 66, 66));
 }
-END_TEST
 
 static uint64_t processor_time(void)
 {
@@ -399,7 +387,7 @@ static uint64_t time_loads(uint64_t *code, uint64_t count, uint64_t distance)
 }
 
 /* Whoever loads a module next waits for it. */
-START_TEST(many_loads_take_no_longer_far_from_their_index)
+TEST(cubin, many_loads_take_no_longer_far_from_their_index)
 {
 	const uint64_t count = 1 << 18;
 	uint64_t *code = calloc(count, 16);
@@ -407,7 +395,6 @@ START_TEST(many_loads_take_no_longer_far_from_their_index)
 	ck_assert_uint_lt(time_loads(code, count, 64), 4 * time_loads(code, count, 2));
 	free(code);
 }
-END_TEST
 
 /* ---- images that lie ---- */
 
@@ -438,17 +425,16 @@ static const char *const all[] = {"statics.cubin", "statics_75.cubin", "statics_
 	"statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
 #define ALL ((int)(sizeof(all) / sizeof(all[0])))
 
-START_TEST(images_may_be_cut_off)
+TEST_LOOP(cubin, images_may_be_cut_off, 0, ALL)
 {
 	load(all[_i]);
 	for (size_t count = 0; count < image_bytes; count += count < 256 ? 1 : 61)
 		read_copy(image, count);
 }
-END_TEST
 
 /* Half of the changes hit the tables at the end and the headers at the beginning, where the numbers
  * are. */
-START_TEST(images_may_lie)
+TEST_LOOP(cubin, images_may_lie, 0, ALL)
 {
 	uint64_t state = UINT64_C(0x9e3779b97f4a7c15) + seed_of((uint32_t)_i);
 	uint8_t *kept;
@@ -469,10 +455,9 @@ START_TEST(images_may_lie)
 	}
 	free(kept);
 }
-END_TEST
 
 /* Whole numbers in the tables of sections, symbols and relocations. */
-START_TEST(tables_may_lie)
+TEST_LOOP(cubin, tables_may_lie, 0, 2)
 {
 	static const uint64_t values[] = {0, 1, 0xffff, UINT32_MAX, UINT64_MAX, UINT64_MAX - 23};
 	Elf64_Shdr *shdr;
@@ -495,9 +480,8 @@ START_TEST(tables_may_lie)
 				memcpy(image + at, &kept, 8);
 			}
 }
-END_TEST
 
-START_TEST(sections_without_a_type_may_lie)
+TEST_LOOP(cubin, sections_without_a_type_may_lie, 0, MISPLACED)
 {
 	struct statics statics;
 
@@ -507,7 +491,6 @@ START_TEST(sections_without_a_type_may_lie)
 	ck_assert_str_eq(statics.more, "its image is not understood");
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* An archive of one member. */
 static bool is_archive(const void *bytes, size_t count)
@@ -519,7 +502,7 @@ static bool is_archive(const void *bytes, size_t count)
 	return image_is_archive(archive, (size_t)length + count);
 }
 
-START_TEST(members_of_archives_may_lie)
+TEST_LOOP(cubin, members_of_archives_may_lie, 0, 2)
 {
 	static const char *const names[] = {"statics.cubin", "statics.fatbin"};
 
@@ -532,10 +515,9 @@ START_TEST(members_of_archives_may_lie)
 	ck_assert(is_archive(image, image_bytes));
 	ck_assert(!is_archive(image, image_bytes - 8));
 }
-END_TEST
 
 /* A million relocations name the same text of 6 MiB: it is not read as often. */
-START_TEST(texts_may_be_named_again_and_again)
+TEST(cubin, texts_may_be_named_again_and_again)
 {
 	struct statics statics;
 
@@ -544,10 +526,9 @@ START_TEST(texts_may_be_named_again_and_again)
 	ck_assert_uint_eq(bytes_of(&statics, "$str"), 6 << 20);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* Each byte is looked at once. */
-START_TEST(tables_may_lie_on_one_another)
+TEST_LOOP(cubin, tables_may_lie_on_one_another, 0, 2)
 {
 	static const unsigned tables[] = {1, 2};
 
@@ -561,10 +542,9 @@ START_TEST(tables_may_lie_on_one_another)
 		statics_deinit(&statics);
 	}
 }
-END_TEST
 
 /* All of them in the same bytes: more than the file has. */
-START_TEST(names_of_variables_may_overlap)
+TEST(cubin, names_of_variables_may_overlap)
 {
 	static const char *const names[] = {"counter", "table", "own", "pointer", "pointed"};
 	Elf64_Shdr *strtab;
@@ -584,7 +564,6 @@ START_TEST(names_of_variables_may_overlap)
 	ck_assert_uint_gt(5 * 3995, image_bytes);
 	check_more("the names of its variables are too long");
 }
-END_TEST
 
 /* In no order. */
 static struct statics many_variables(void)
@@ -601,7 +580,7 @@ static struct statics many_variables(void)
 
 /* A fat binary of some MiB has hundreds of thousands of members, of which each may name a variable
  * that is known. */
-START_TEST(members_may_have_many_variables)
+TEST(cubin, members_may_have_many_variables)
 {
 	struct statics merged = {0}, many = many_variables(), one = {0};
 
@@ -623,7 +602,6 @@ START_TEST(members_may_have_many_variables)
 	statics_deinit(&many);
 	statics_deinit(&one);
 }
-END_TEST
 
 #define LONG 60000u
 
@@ -666,7 +644,7 @@ static void build_kernels(unsigned tables)
 			.sh_size = sizeof(one)};
 }
 
-START_TEST(names_of_kernels_may_come_again_and_again)
+TEST(cubin, names_of_kernels_may_come_again_and_again)
 {
 	struct statics statics;
 
@@ -685,10 +663,9 @@ START_TEST(names_of_kernels_may_come_again_and_again)
 	ck_assert_uint_le(statics.kernel_count, 4);
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* Every section is code, and most of the file: a file of some KiB that would be read for ever. */
-START_TEST(sections_may_lie_on_one_another)
+TEST(cubin, sections_may_lie_on_one_another)
 {
 	static const char names[] = "\0.text.kernel\0.nv.constant4";
 	const Elf64_Sym symbols[2] = {
@@ -732,11 +709,10 @@ START_TEST(sections_may_lie_on_one_another)
 	statics = statics_of(image, bytes);
 	ck_assert(statics_are_none(&statics));
 }
-END_TEST
 
 /* As in large programs: so much code, each with an instruction, and so many slots. No code goes
  * through all of them. */
-START_TEST(much_code_may_have_many_slots)
+TEST_LOOP(cubin, much_code_may_have_many_slots, 0, 2)
 {
 	static const char names[] = "\0.text.kernel\0.nv.constant4";
 	static const unsigned devices[] = {90, 100};
@@ -774,7 +750,6 @@ START_TEST(much_code_may_have_many_slots)
 	ck_assert_msg(!statics.more, "%s", statics.more);
 	ck_assert(statics_are_none(&statics));
 }
-END_TEST
 
 int main(void)
 {
@@ -783,31 +758,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 240);
 	tcase_add_checked_fixture(tests, NULL, unload);
-	tcase_add_loop_test(tests, variables_are_found, 0, sizeof(whole) / sizeof(whole[0]));
-	tcase_add_test(tests, code_of_an_unknown_device_may_have_everything);
-	tcase_add_test(tests, parts_that_were_linked_have_variables_of_their_own);
-	tcase_add_test(tests, what_only_asserts_and_prints_leaves_nothing);
-	tcase_add_test(tests, a_heap_cannot_be_taken_along);
-	tcase_add_test(tests, kernels_that_launch_kernels_are_known);
-	tcase_add_test(tests, what_cannot_be_told_is_not_guessed);
-	tcase_add_test(tests, a_literal_is_a_text);
-	tcase_add_loop_test(tests, very_long_literals_count_as_variables, 0, 2);
-	tcase_add_test(tests, kernels_are_told_apart);
-	tcase_add_test(tests, loads_of_addresses_are_understood);
-	tcase_add_test(tests, an_index_is_looked_for_so_far);
-	tcase_add_test(tests, many_loads_take_no_longer_far_from_their_index);
-	tcase_add_loop_test(tests, images_may_be_cut_off, 0, ALL);
-	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
-	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
-	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
-	tcase_add_loop_test(tests, members_of_archives_may_lie, 0, 2);
-	tcase_add_test(tests, texts_may_be_named_again_and_again);
-	tcase_add_loop_test(tests, tables_may_lie_on_one_another, 0, 2);
-	tcase_add_test(tests, names_of_variables_may_overlap);
-	tcase_add_test(tests, members_may_have_many_variables);
-	tcase_add_test(tests, names_of_kernels_may_come_again_and_again);
-	tcase_add_test(tests, sections_may_lie_on_one_another);
-	tcase_add_loop_test(tests, much_code_may_have_many_slots, 0, 2);
+	suite_add(tests, "cubin");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

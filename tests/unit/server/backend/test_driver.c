@@ -66,7 +66,7 @@ static CUresult external_destroy(CUexternalMemory memory)
 }
 
 /* What the first try took is the array's, and goes with it. */
-START_TEST(an_array_is_backed_once)
+TEST(driver, an_array_is_backed_once)
 {
 	const struct wire_array form = {.width = 4, .height = 4, .format = 32, .channels = 1};
 	const struct wire_back_array memory = {.span = 1 << 21, .offset = 8, .bytes = 64};
@@ -88,7 +88,6 @@ START_TEST(an_array_is_backed_once)
 	ck_assert_int_eq(destroyed, 1);
 	close(fd);
 }
-END_TEST
 
 /* ---- texts ---- */
 
@@ -136,7 +135,7 @@ static size_t compile(
 	return code ? 0 : size;
 }
 
-START_TEST(texts_are_compiled_as_their_program_wants)
+TEST(driver, texts_are_compiled_as_their_program_wants)
 {
 	static const char plain[] = ".version 8.0\n.target sm_80\n", own[] = ".version 8.0\n.target sm_90a\n",
 			  wrong[] = ".version wrong\n";
@@ -171,7 +170,6 @@ START_TEST(texts_are_compiled_as_their_program_wants)
 	compile(plain, sizeof(plain), &list, 1, CUDA_ERROR_NOT_SUPPORTED);
 	drop_driver();
 }
-END_TEST
 
 /* A member of a fat binary: a text for an architecture. Return: behind it */
 static uint8_t *put_text(uint8_t *at, unsigned arch, uint64_t flags, const char *text)
@@ -186,7 +184,7 @@ static uint8_t *put_text(uint8_t *at, unsigned arch, uint64_t flags, const char 
 	return at + entry.header_bytes + strlen(text);
 }
 
-START_TEST(of_a_fat_binary_the_best_text_is_compiled)
+TEST(driver, of_a_fat_binary_the_best_text_is_compiled)
 {
 	struct fatbin_header header = {FATBIN_MAGIC, 1, sizeof(header), 0};
 	uint8_t fat[1024], *end = fat + sizeof(header);
@@ -206,7 +204,6 @@ START_TEST(of_a_fat_binary_the_best_text_is_compiled)
 		10, NULL, 0, CUDA_ERROR_INVALID_IMAGE);
 	drop_driver();
 }
-END_TEST
 
 static CUresult add(struct backend_link *link, uint32_t type, const void *at, size_t bytes,
 	const struct wire_option *option)
@@ -218,7 +215,7 @@ static CUresult add(struct backend_link *link, uint32_t type, const void *at, si
 	return cuda_link_add(link, &input);
 }
 
-START_TEST(a_link_takes_all_that_the_driver_takes)
+TEST(driver, a_link_takes_all_that_the_driver_takes)
 {
 	static const char first[] = ".version 8.0\n", second[] = ".version 8.1\n";
 	const struct wire_option registers = {.id = CU_JIT_MAX_REGISTERS, .value = 32},
@@ -254,7 +251,6 @@ START_TEST(a_link_takes_all_that_the_driver_takes)
 	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
 	drop_driver();
 }
-END_TEST
 
 /* An object of the host with a fat binary in a section; the section's name and place are its. */
 static size_t make_object(uint8_t *at, const char *text)
@@ -300,7 +296,7 @@ static void expect_linked(uint32_t type, const void *at, size_t bytes, CUresult 
 	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
 }
 
-START_TEST(code_in_objects_and_archives_of_the_host_is_found)
+TEST(driver, code_in_objects_and_archives_of_the_host_is_found)
 {
 	const uint64_t far = UINT64_C(1) << 40;
 	uint8_t object[2048] = {0}, archive[4096] = "!<arch>\n";
@@ -318,15 +314,13 @@ START_TEST(code_in_objects_and_archives_of_the_host_is_found)
 	expect_linked(CU_JIT_INPUT_OBJECT, object, bytes, CUDA_ERROR_INVALID_IMAGE);
 	drop_driver();
 }
-END_TEST
 
-START_TEST(without_its_compiler_a_driver_says_so)
+TEST(driver, without_its_compiler_a_driver_says_so)
 {
 	setenv("FRMPS_DRIVER", "/nonexistent/libcuda.so.1", 1);
 	nvjit.arch = 90;
 	compile(".version 8.0", 13, NULL, 0, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
 }
-END_TEST
 
 /* ---- modules ---- */
 
@@ -388,7 +382,7 @@ static CUresult load_module(struct backend_variables *variables)
 }
 
 /* Each member's sections lie far outside of it, and of the fat binary. */
-START_TEST(the_driver_gets_no_member_that_lies)
+TEST(driver, the_driver_gets_no_member_that_lies)
 {
 	const uint64_t far = UINT64_C(1) << 40;
 	uint8_t *cubin = NULL;
@@ -405,10 +399,9 @@ START_TEST(the_driver_gets_no_member_that_lies)
 	ck_assert_int_eq(load_module(NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	unload();
 }
-END_TEST
 
 /* The driver would unpack it, whatever that takes. */
-START_TEST(the_driver_gets_nothing_that_unpacks_to_more_than_the_room)
+TEST(driver, the_driver_gets_nothing_that_unpacks_to_more_than_the_room)
 {
 	load("statics_zstd.fatbin");
 	room = fatbin_unpacks_to((const uint8_t *)image, 90);
@@ -419,10 +412,9 @@ START_TEST(the_driver_gets_nothing_that_unpacks_to_more_than_the_room)
 	room = UINT64_MAX;
 	unload();
 }
-END_TEST
 
 /* The address of a variable goes to where the table of sections is. */
-START_TEST(the_driver_gets_no_cubin_that_moving_has_spoilt)
+TEST(driver, the_driver_gets_no_cubin_that_moving_has_spoilt)
 {
 	struct backend_variables variables = {.at = UINT64_C(0x540012345600)};
 	Elf64_Shdr *slots;
@@ -439,22 +431,13 @@ START_TEST(the_driver_gets_no_cubin_that_moving_has_spoilt)
 	ck_assert_int_eq(load_module(&variables), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	unload();
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("driver");
 	TCase *tests = tcase_create("driver");
 
-	tcase_add_test(tests, an_array_is_backed_once);
-	tcase_add_test(tests, texts_are_compiled_as_their_program_wants);
-	tcase_add_test(tests, of_a_fat_binary_the_best_text_is_compiled);
-	tcase_add_test(tests, a_link_takes_all_that_the_driver_takes);
-	tcase_add_test(tests, code_in_objects_and_archives_of_the_host_is_found);
-	tcase_add_test(tests, without_its_compiler_a_driver_says_so);
-	tcase_add_test(tests, the_driver_gets_no_member_that_lies);
-	tcase_add_test(tests, the_driver_gets_nothing_that_unpacks_to_more_than_the_room);
-	tcase_add_test(tests, the_driver_gets_no_cubin_that_moving_has_spoilt);
+	suite_add(tests, "driver");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -395,7 +395,7 @@ static void handle(const char *expected)
 
 #define HANDLED "suspected stop stopped contained resume "
 
-START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
+TEST(exception, the_kernel_that_faulted_is_named_and_its_grid_ends)
 {
 	stop_warp(16, 0, 0, 0xf, CODE + 0x40);
 	stop_warp(16, 1, 1, 0, OTHER + 0x40);
@@ -419,11 +419,10 @@ START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 	ck_assert_uint_eq(states[16].warp_error, 0);
 }
-END_TEST
 
 /* What stands in a trap has no program counter of an error; an assertion stands in code of the
  * driver. */
-START_TEST(traps_and_assertions_are_named_by_their_grid)
+TEST_LOOP(exception, traps_and_assertions_are_named_by_their_grid, 0, 2)
 {
 	stop_warp(3, 7, 0, _i ? WARP_ASSERT : WARP_TRAP, _i ? BUILTIN : CODE + 0x20);
 	handle(HANDLED);
@@ -432,9 +431,8 @@ START_TEST(traps_and_assertions_are_named_by_their_grid)
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 	ck_assert(!is_stopped(3, 7) && is_to_end(3, 7) && is_led(3, 7) == _i);
 }
-END_TEST
 
-START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
+TEST(exception, an_access_without_a_mapping_is_named_by_the_error_state)
 {
 	states[124].warp_error = 0x8010017;
 	states[124].pc = OTHER + 0x70;
@@ -448,7 +446,6 @@ START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
 	/* It is no evidence of the next one. */
 	handle("suspected none ");
 }
-END_TEST
 
 /* The warp that faulted is over, and another one has come into its slot, whose record has the error
  * of the one before. */
@@ -462,7 +459,7 @@ static void succeed_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t e
 }
 
 /* A kernel of another program, one of the driver's, and one that has done something already. */
-START_TEST(who_has_the_slot_of_a_warp_that_faulted_is_not_blamed)
+TEST_LOOP(exception, who_has_the_slot_of_a_warp_that_faulted_is_not_blamed, 0, 3)
 {
 	const uint64_t stands_at[] = {OTHER, BUILTIN, OTHER + 0x30};
 
@@ -479,9 +476,8 @@ START_TEST(who_has_the_slot_of_a_warp_that_faulted_is_not_blamed)
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 }
-END_TEST
 
-START_TEST(who_has_the_slot_is_not_blamed_for_code_that_nobody_knows)
+TEST(exception, who_has_the_slot_is_not_blamed_for_code_that_nobody_knows)
 {
 	succeed_warp(124, 3, 1, BUILTIN, OTHER);
 	handle("suspected stop stopped uncontained resume ");
@@ -490,20 +486,18 @@ START_TEST(who_has_the_slot_is_not_blamed_for_code_that_nobody_knows)
 	ck_assert(!is_to_end(124, 3));
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 }
-END_TEST
 
 /* It has faulted itself, at its first instruction. */
-START_TEST(a_first_instruction_can_fault)
+TEST(exception, a_first_instruction_can_fault)
 {
 	succeed_warp(124, 3, 1, OTHER, OTHER);
 	handle(HANDLED);
 	ck_assert_ptr_eq(faults[0].module, THEIRS);
 	ck_assert(is_to_end(124, 3));
 }
-END_TEST
 
 /* In nobody's code, or in another program's. */
-START_TEST(who_has_left_the_code_ends_there)
+TEST_LOOP(exception, who_has_left_the_code_ends_there, 0, 2)
 {
 	stop_warp(0, 1, 0, 0x9, _i ? OTHER + 0x20 : UINT64_C(0xcf05237a1100));
 	stop_warp(0, 2, 1, 0, OTHER);
@@ -514,11 +508,10 @@ START_TEST(who_has_left_the_code_ends_there)
 	ck_assert(!is_stopped(0, 2) && !is_to_end(0, 2));
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 }
-END_TEST
 
 /* Warps of its grid that have not failed yet: in the driver's code of assert() they would, one
  * after the other. */
-START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
+TEST(exception, all_warps_of_a_grid_end_with_the_one_that_faulted)
 {
 	stop_warp(3, 7, 0, WARP_ASSERT, BUILTIN);
 	for (uint32_t sm = 0; sm < SMS; sm++) {
@@ -530,11 +523,10 @@ START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
 		ck_assert(is_to_end(sm, 20) && !is_to_end(sm, 21));
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 /* All programs share the device's heap. Who stands in its code without an error of his own may hold
  * a lock of it. */
-START_TEST(nobody_ends_in_the_heap_of_all)
+TEST(exception, nobody_ends_in_the_heap_of_all)
 {
 	code_forget(OURS);
 	code_note(
@@ -551,10 +543,9 @@ START_TEST(nobody_ends_in_the_heap_of_all)
 	ck_assert(is_to_end(3, 12));
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 }
-END_TEST
 
 /* A kernel of the driver's own, which copies or sets: nothing of its grid need be known. */
-START_TEST(bystanders_of_the_driver_go_on)
+TEST(exception, bystanders_of_the_driver_go_on)
 {
 	stop_warp(3, 7, 0, WARP_TRAP, CODE);
 	halt_warp(3, 8, 1, BUILTIN);
@@ -563,10 +554,9 @@ START_TEST(bystanders_of_the_driver_go_on)
 	ck_assert_uint_eq(fault_count, 1);
 	ck_assert(!is_stopped(3, 8) && !is_to_end(3, 8) && is_to_end(3, 7));
 }
-END_TEST
 
 /* The place of a warp that was led away is another one's. */
-START_TEST(whoever_is_stopped_in_its_place_goes_on)
+TEST(exception, whoever_is_stopped_in_its_place_goes_on)
 {
 	stop_warp(3, 7, 0, WARP_ASSERT, BUILTIN);
 	handle(HANDLED);
@@ -578,10 +568,9 @@ START_TEST(whoever_is_stopped_in_its_place_goes_on)
 	handle(HANDLED);
 	ck_assert(!is_stopped(3, 7) && !is_to_end(3, 7) && !is_led(3, 7) && is_to_end(4, 0));
 }
-END_TEST
 
 /* More grids than are remembered are read once more. */
-START_TEST(a_warp_of_each_of_many_grids_is_told_from_the_others)
+TEST(exception, a_warp_of_each_of_many_grids_is_told_from_the_others)
 {
 	for (uint32_t i = 0; i < 256; i++) {
 		memcpy(memory + TASKS + 0x10 * i + 0x98, &(uint64_t){i % 2 ? OTHER : CODE}, 8);
@@ -594,7 +583,6 @@ START_TEST(a_warp_of_each_of_many_grids_is_told_from_the_others)
 	for (uint32_t i = 0; i < 256; i++)
 		ck_assert(is_to_end(i % SMS, i / SMS) == !(i % 2));
 }
-END_TEST
 
 static void expect_instruction(uint64_t at, uint64_t low, uint64_t high)
 {
@@ -603,7 +591,7 @@ static void expect_instruction(uint64_t at, uint64_t low, uint64_t high)
 }
 
 /* Once a kernel has run, multiprocessors keep some of the handler. */
-START_TEST(the_handler_is_changed_as_the_context_is_made)
+TEST(exception, the_handler_is_changed_as_the_context_is_made)
 {
 	uint64_t first = 0x983 | 0x55000;
 	uint8_t before[sizeof(memory) - HANDLER];
@@ -626,11 +614,10 @@ START_TEST(the_handler_is_changed_as_the_context_is_made)
 	handle(HANDLED);
 	ck_assert_mem_eq(memory + HANDLER, before, sizeof(before));
 }
-END_TEST
 
 /* Who believed that it still knows would let warps go on that are to end; and it may not be changed
  * any more. */
-START_TEST(a_handler_that_the_driver_has_put_back_is_left_alone)
+TEST_LOOP(exception, a_handler_that_the_driver_has_put_back_is_left_alone, 0, 2)
 {
 	put_handler();
 	if (_i)
@@ -641,10 +628,9 @@ START_TEST(a_handler_that_the_driver_has_put_back_is_left_alone)
 	ck_assert_uint_eq(low_of(ROOM), 0);
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }
-END_TEST
 
 /* The driver loads code when somebody needs it. */
-START_TEST(code_that_has_come_to_where_the_handler_jumps_is_left_alone)
+TEST(exception, code_that_has_come_to_where_the_handler_jumps_is_left_alone)
 {
 	put_instruction(ROOM + 16 * 16, 0x202 | 0x77000, 0);
 	stop_warp(3, 8, 0, WARP_TRAP, CODE);
@@ -653,10 +639,9 @@ START_TEST(code_that_has_come_to_where_the_handler_jumps_is_left_alone)
 	ck_assert_uint_eq(low_of(RESTORE), 0x983 | 0x55000);
 	ck_assert(!is_stopped(3, 8) && !is_to_end(3, 8));
 }
-END_TEST
 
 /* A field of a record that is elsewhere, or of something else. */
-START_TEST(where_records_have_another_form_exceptions_are_the_drivers)
+TEST_LOOP(exception, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 10)
 {
 	uint64_t at = STORES + 32 * (uint64_t)(_i / 2);
 
@@ -665,10 +650,9 @@ START_TEST(where_records_have_another_form_exceptions_are_the_drivers)
 		at + (_i % 2 ? 16 : 0), _i % 2 ? 0x385 | UINT64_C(0x298) << 32 : 0x919, _i % 2 ? 0 : 0x4400);
 	ck_assert(!exception_open(SMS));
 }
-END_TEST
 
 /* An H200's has other code of the driver's right behind it. */
-START_TEST(the_handler_jumps_to_the_nearest_gap_that_is_large_enough)
+TEST_LOOP(exception, the_handler_jumps_to_the_nearest_gap_that_is_large_enough, 0, 2)
 {
 	put_handler();
 	put_instruction(ROOM + 16 * (uint64_t)(_i ? 18 : 0), 0x202 | 0x77000, 0);
@@ -680,9 +664,8 @@ START_TEST(the_handler_jumps_to_the_nearest_gap_that_is_large_enough)
 	ck_assert_uint_ne(low_of(NEXT_ROOM + 16 * 18), 0);
 	ck_assert_uint_eq(low_of(NEXT_ROOM + 16 * 19), 0);
 }
-END_TEST
 
-START_TEST(without_room_behind_the_handler_exceptions_are_the_drivers)
+TEST(exception, without_room_behind_the_handler_exceptions_are_the_drivers)
 {
 	put_handler();
 	for (uint64_t at = ROOM + 16 * 18; at < MEMORY_END; at += 16 * 19)
@@ -690,11 +673,10 @@ START_TEST(without_room_behind_the_handler_exceptions_are_the_drivers)
 	ck_assert(!exception_open(SMS));
 	ck_assert_uint_eq(low_of(RESTORE), 0x983 | 0x55000);
 }
-END_TEST
 
 /* What the handler must be: one, with records of that length at that place, of which it reads that
  * byte. */
-START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
+TEST_LOOP(exception, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 8)
 {
 	static const struct {
 		uint64_t at, low, high;
@@ -710,9 +692,8 @@ START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
 	memcpy(memory + RESTORE + 0x800, memory + RESTORE, 0x130);
 	ck_assert(!handler_teach(area));
 }
-END_TEST
 
-START_TEST(a_kernel_that_nobody_knows_is_not_contained)
+TEST_LOOP(exception, a_kernel_that_nobody_knows_is_not_contained, 0, 3)
 {
 	if (_i == 0)
 		code_forget(OURS);
@@ -727,10 +708,9 @@ START_TEST(a_kernel_that_nobody_knows_is_not_contained)
 	ck_assert(!is_stopped(1, 1));
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }
-END_TEST
 
 /* That one has a name acquits nobody of the other. */
-START_TEST(what_nobody_knows_beside_a_kernel_with_a_name_is_told)
+TEST(exception, what_nobody_knows_beside_a_kernel_with_a_name_is_told)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	stop_warp(1, 1, 9, WARP_TRAP, OTHER);
@@ -739,10 +719,9 @@ START_TEST(what_nobody_knows_beside_a_kernel_with_a_name_is_told)
 	ck_assert_ptr_eq(faults[0].module, OURS);
 	ck_assert_ptr_null(faults[1].module);
 }
-END_TEST
 
 /* What is behind it may be anybody's, whatever else is known. */
-START_TEST(states_that_cannot_be_read_are_not_contained)
+TEST_LOOP(exception, states_that_cannot_be_read_are_not_contained, 0, 2)
 {
 	hides = true;
 	if (_i)
@@ -751,9 +730,8 @@ START_TEST(states_that_cannot_be_read_are_not_contained)
 	ck_assert_uint_eq(fault_count, 1 + (uint32_t)_i);
 	ck_assert_ptr_null(faults[_i].module);
 }
-END_TEST
 
-START_TEST(a_state_in_nobodys_code_is_not_contained)
+TEST(exception, a_state_in_nobodys_code_is_not_contained)
 {
 	states[0].warp_error = 0x17;
 	states[0].pc = CODE + CODE_BYTES;
@@ -761,9 +739,8 @@ START_TEST(a_state_in_nobodys_code_is_not_contained)
 	ck_assert_uint_eq(fault_count, 1);
 	ck_assert_ptr_null(faults[0].module);
 }
-END_TEST
 
-START_TEST(a_kernel_whose_length_is_not_known_is_not_contained)
+TEST(exception, a_kernel_whose_length_is_not_known_is_not_contained)
 {
 	code_forget(OURS);
 	code_note(&(struct code){.module = OURS, .entry = CODE, .bytes = 0}, "culprit");
@@ -771,9 +748,8 @@ START_TEST(a_kernel_whose_length_is_not_known_is_not_contained)
 	handle("suspected stop stopped uncontained resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }
-END_TEST
 
-START_TEST(kernels_that_fault_at_once_are_all_named)
+TEST(exception, kernels_that_fault_at_once_are_all_named)
 {
 	for (uint32_t sm = 0; sm < SMS; sm++)
 		for (uint32_t slot = 0; slot < WARPS_PER_SM; slot++)
@@ -785,14 +761,13 @@ START_TEST(kernels_that_fault_at_once_are_all_named)
 	ck_assert(is_overwritten(CODE, CODE_BYTES) && is_overwritten(OTHER, CODE_BYTES));
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 static void fault_again(void)
 {
 	stop_warp(8, 0, 1, WARP_TRAP, OTHER);
 }
 
-START_TEST(what_faults_as_soon_as_the_device_goes_on_is_handled_as_well)
+TEST(exception, what_faults_as_soon_as_the_device_goes_on_is_handled_as_well)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	at_resume = fault_again;
@@ -800,7 +775,6 @@ START_TEST(what_faults_as_soon_as_the_device_goes_on_is_handled_as_well)
 	ck_assert_ptr_eq(faults[0].module, THEIRS);
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 static void stop_again(void)
 {
@@ -809,7 +783,7 @@ static void stop_again(void)
 }
 
 /* Warps that are stopped once more are released once more, and nothing has faulted. */
-START_TEST(what_is_only_held_is_released)
+TEST(exception, what_is_only_held_is_released)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	give_reason(1, 0, 0x400);
@@ -817,7 +791,6 @@ START_TEST(what_is_only_held_is_released)
 	handle(HANDLED "suspected stop stopped none resume ");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 /* The warp itself, which has not gone where it was sent: its record has its old place again, and no
  * error. */
@@ -833,7 +806,7 @@ static void hold_in_other_code(void)
 	memset(memory + CODE, 0x11, CODE_BYTES);
 }
 
-START_TEST(who_is_held_before_it_was_led_is_led_again)
+TEST(exception, who_is_held_before_it_was_led_is_led_again)
 {
 	stop_warp(1, 0, 0, WARP_ASSERT, BUILTIN);
 	at_resume = hold_where_it_was;
@@ -844,36 +817,32 @@ START_TEST(who_is_held_before_it_was_led_is_led_again)
 	handle("suspected stop stopped none resume ");
 	ck_assert(!is_stopped(1, 0) && !is_led(1, 0));
 }
-END_TEST
 
 /* Led there it would run a kernel of somebody else's from its beginning. */
-START_TEST(nobody_is_led_to_code_that_was_loaded_since)
+TEST(exception, nobody_is_led_to_code_that_was_loaded_since)
 {
 	stop_warp(1, 0, 0, WARP_ASSERT, BUILTIN);
 	at_resume = hold_in_other_code;
 	handle(HANDLED "suspected stop stopped none resume ");
 	ck_assert(!is_stopped(1, 0) && !is_led(1, 0));
 }
-END_TEST
 
 /* Another context was resumed at the same time. */
-START_TEST(warps_that_stay_away_are_resumed_once_more)
+TEST(exception, warps_that_stay_away_are_resumed_once_more)
 {
 	stays_away = 1;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle(HANDLED "resume ");
 	ck_assert(!warps_is_away(area, WARPS_PER_SM));
 }
-END_TEST
 
-START_TEST(a_device_whose_warps_do_not_come_back_does_not_go_on)
+TEST(exception, a_device_whose_warps_do_not_come_back_does_not_go_on)
 {
 	stays_away = UINT32_MAX;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle(HANDLED "resume resume resume uncontained ");
 	ck_assert_uint_eq(fault_count, 0);
 }
-END_TEST
 
 static void stop_for_ever(void)
 {
@@ -896,7 +865,7 @@ static void look_often(void)
 }
 
 /* Before that a stop may be under way, or the announcement. */
-START_TEST(a_fault_that_is_not_announced_is_found_at_the_eighth_look)
+TEST(exception, a_fault_that_is_not_announced_is_found_at_the_eighth_look)
 {
 	look_often();
 	look("");
@@ -913,9 +882,8 @@ START_TEST(a_fault_that_is_not_announced_is_found_at_the_eighth_look)
 	look_often();
 	look(HANDLED);
 }
-END_TEST
 
-START_TEST(who_is_given_up_is_not_looked_at)
+TEST(exception, who_is_given_up_is_not_looked_at)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	at_resume = stop_for_ever;
@@ -923,7 +891,6 @@ START_TEST(who_is_given_up_is_not_looked_at)
 	look_often();
 	look("");
 }
-END_TEST
 
 static void mark_as_saved(uint32_t sm, uint32_t slot)
 {
@@ -936,7 +903,7 @@ static void leave_a_mark(void)
 }
 
 /* One of those that come back is over and stays marked, another one has been for long. */
-START_TEST(marks_of_warps_that_are_over_are_not_waited_for)
+TEST(exception, marks_of_warps_that_are_over_are_not_waited_for)
 {
 	mark_as_saved(2, 0);
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
@@ -948,7 +915,6 @@ START_TEST(marks_of_warps_that_are_over_are_not_waited_for)
 	states[3].pc = CODE + 0x40;
 	handle(HANDLED);
 }
-END_TEST
 
 /* Those are handled first. */
 static void stop_again_and_away(void)
@@ -957,17 +923,16 @@ static void stop_again_and_away(void)
 	stop_again();
 }
 
-START_TEST(warps_that_are_stopped_again_are_not_waited_for)
+TEST(exception, warps_that_are_stopped_again_are_not_waited_for)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	at_resume = stop_again_and_away;
 	handle(HANDLED "suspected stop stopped none resume resume ");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 /* One control for all multiprocessors is cheaper than one for each of many. */
-START_TEST(many_error_states_are_cleared_at_once)
+TEST(exception, many_error_states_are_cleared_at_once)
 {
 	for (uint32_t sm = 0; sm < SMS; sm++) {
 		states[sm].warp_error = 0x17;
@@ -978,67 +943,59 @@ START_TEST(many_error_states_are_cleared_at_once)
 	ck_assert_ptr_eq(faults[0].module, OURS);
 	handle("suspected none ");
 }
-END_TEST
 
 /* A multiprocessor that had an exception, of which no warp shows whose it was. */
-START_TEST(an_exception_without_a_culprit_is_not_contained)
+TEST(exception, an_exception_without_a_culprit_is_not_contained)
 {
 	stop_warp(1, 0, 1, 0, OTHER);
 	give_reason(1, 0, WARP_HALTED | 0x200);
 	handle("suspected stop stopped uncontained resume ");
 	ck_assert_uint_eq(fault_count, 0);
 }
-END_TEST
 
-START_TEST(nothing_is_stopped_without_evidence)
+TEST(exception, nothing_is_stopped_without_evidence)
 {
 	handle("suspected none ");
 }
-END_TEST
 
 /* It is not asked again before it can be done. */
-START_TEST(a_stop_that_preempts_is_waited_for)
+TEST(exception, a_stop_that_preempts_is_waited_for)
 {
 	preempts = 2;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle("suspected stop wait stop wait stop stopped contained resume ");
 }
-END_TEST
 
-START_TEST(one_that_preempts_for_ever_is_not_contained)
+TEST(exception, one_that_preempts_for_ever_is_not_contained)
 {
 	preempts = UINT32_MAX;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	exception_handle(&watch);
 	ck_assert_ptr_nonnull(strstr(story, "wait stop stopped resume uncontained "));
 }
-END_TEST
 
-START_TEST(a_device_that_does_not_stop_is_not_contained)
+TEST(exception, a_device_that_does_not_stop_is_not_contained)
 {
 	stops = false;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle("suspected stop stopped resume uncontained ");
 	ck_assert_uint_eq(fault_count, 0);
 }
-END_TEST
 
 /* Its culprit is named, and everybody else would wait for ever. */
-START_TEST(a_device_that_does_not_go_on_is_not_contained)
+TEST(exception, a_device_that_does_not_go_on_is_not_contained)
 {
 	goes_on = false;
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	handle("suspected stop stopped contained resume uncontained ");
 }
-END_TEST
 
-START_TEST(warps_that_nobody_can_release_are_not_contained)
+TEST(exception, warps_that_nobody_can_release_are_not_contained)
 {
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	at_resume = stop_for_ever;
 	handle("uncontained ");
 }
-END_TEST
 
 /*
  * Kernels that do not end
@@ -1075,7 +1032,7 @@ static void end_ours(const char *expected)
 
 #define THIRD UINT64_C(0x28000)
 
-START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
+TEST(exception, all_kernels_of_a_module_that_run_are_ended_and_no_others)
 {
 	code_note(&(struct code){.module = OURS, .entry = THIRD, .bytes = CODE_BYTES}, "second");
 	code_note(&(struct code){.module = OURS, .entry = 0x2a000, .bytes = CODE_BYTES}, "idle");
@@ -1096,9 +1053,8 @@ START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
 	ck_assert_str_eq(ended, "culprit");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
-START_TEST(a_fault_that_is_found_meanwhile_is_handled)
+TEST(exception, a_fault_that_is_found_meanwhile_is_handled)
 {
 	halt_warp(0, 0, 0, CODE + 0x40);
 	stop_warp(16, 1, 1, 0xf, OTHER + 0x40);
@@ -1112,9 +1068,8 @@ START_TEST(a_fault_that_is_found_meanwhile_is_handled)
 	/* Its event comes as well, and finds nothing. */
 	handle("suspected none ");
 }
-END_TEST
 
-START_TEST(a_fault_that_nobody_can_be_named_for_is_not_hidden)
+TEST(exception, a_fault_that_nobody_can_be_named_for_is_not_hidden)
 {
 	halt_warp(0, 0, 0, CODE + 0x40);
 	states[3].warp_error = 0x17;
@@ -1122,9 +1077,8 @@ START_TEST(a_fault_that_nobody_can_be_named_for_is_not_hidden)
 	end_ours("stop suspected stopped uncontained resume ");
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 }
-END_TEST
 
-START_TEST(kernels_that_nobody_knows_go_on)
+TEST(exception, kernels_that_nobody_knows_go_on)
 {
 	code_forget(OURS);
 	halt_warp(0, 0, 0, CODE + 0x40);
@@ -1133,26 +1087,23 @@ START_TEST(kernels_that_nobody_knows_go_on)
 	ck_assert_uint_eq(memory[CODE], 0x11);
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
-START_TEST(what_is_held_once_more_is_released_once_more)
+TEST(exception, what_is_held_once_more_is_released_once_more)
 {
 	halt_warp(0, 0, 0, CODE + 0x40);
 	at_resume = stop_again;
 	end_ours("stop resume suspected stop stopped none resume ");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
-END_TEST
 
 /* In a function without end it would stay for ever. */
-START_TEST(who_is_to_end_and_is_held_once_more_ends)
+TEST(exception, who_is_to_end_and_is_held_once_more_ends)
 {
 	halt_warp(1, 0, 0, BUILTIN);
 	at_resume = hold_where_it_was;
 	end_ours("stop resume suspected stop stopped none resume ");
 	ck_assert(!is_stopped(1, 0) && is_led(1, 0) && is_to_end(1, 0));
 }
-END_TEST
 
 static bool may_end(void *context, bool waits)
 {
@@ -1183,7 +1134,7 @@ static bool is_waiting(const char *expected)
 	return question.waits;
 }
 
-START_TEST(kernels_are_ended_in_the_stop_in_which_it_is_asked)
+TEST(exception, kernels_are_ended_in_the_stop_in_which_it_is_asked)
 {
 	halt_warp(0, 0, 0, CODE + 0x40);
 	halt_warp(1, 0, 1, OTHER + 0x40);
@@ -1192,9 +1143,8 @@ START_TEST(kernels_are_ended_in_the_stop_in_which_it_is_asked)
 	ck_assert(is_overwritten(CODE, CODE_BYTES) && !is_overwritten(OTHER, CODE_BYTES));
 	ck_assert_str_eq(ended, "culprit");
 }
-END_TEST
 
-START_TEST(a_program_waits_where_only_others_have_kernels_on_the_device)
+TEST(exception, a_program_waits_where_only_others_have_kernels_on_the_device)
 {
 	ck_assert(!is_waiting("stop asked resume "));
 	halt_warp(1, 0, 1, OTHER + 0x40);
@@ -1209,9 +1159,8 @@ START_TEST(a_program_waits_where_only_others_have_kernels_on_the_device)
 	halt_warp(1, 0, 1, OTHER + 0x40);
 	ck_assert(!is_waiting("stop asked resume "));
 }
-END_TEST
 
-START_TEST(a_fault_that_others_wait_for_is_handled)
+TEST(exception, a_fault_that_others_wait_for_is_handled)
 {
 	stop_warp(16, 1, 1, 0xf, OTHER + 0x40);
 	states[16].warp_error = 0xf;
@@ -1221,11 +1170,10 @@ START_TEST(a_fault_that_others_wait_for_is_handled)
 	ck_assert_ptr_eq(faults[0].module, THEIRS);
 	ck_assert(is_overwritten(OTHER, CODE_BYTES));
 }
-END_TEST
 
 /* A write that found no mapping shows in a state alone, and behind the resume its kernel looks
  * finished before the event comes. */
-START_TEST(a_stop_without_states_to_end_kernels_may_hide_a_fault)
+TEST(exception, a_stop_without_states_to_end_kernels_may_hide_a_fault)
 {
 	hides = true;
 	halt_warp(0, 0, 0, CODE + 0x40);
@@ -1233,9 +1181,8 @@ START_TEST(a_stop_without_states_to_end_kernels_may_hide_a_fault)
 	ck_assert_uint_eq(fault_count, 1);
 	ck_assert_ptr_null(faults[0].module);
 }
-END_TEST
 
-START_TEST(kernels_can_only_be_ended_while_somebody_watches)
+TEST(exception, kernels_can_only_be_ended_while_somebody_watches)
 {
 	halt_warp(0, 0, 0, CODE);
 	atomic_store(&backend_watch, NULL);
@@ -1250,9 +1197,8 @@ START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 	ck_assert_str_eq(story, "stop resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }
-END_TEST
 
-START_TEST(memory_that_is_freed_is_not_written)
+TEST(exception, memory_that_is_freed_is_not_written)
 {
 	uint32_t freed[4] = {CLIENT, 0x5c000002, DEVICE, 0};
 	uint64_t base = 0;
@@ -1268,10 +1214,9 @@ START_TEST(memory_that_is_freed_is_not_written)
 	note_map(DEVICE, 0, MEMORY_END);
 	ck_assert(!debugger_has(CODE, 1));
 }
-END_TEST
 
 /* Its objects may have the numbers of ours. */
-START_TEST(memory_of_another_client_is_left_alone)
+TEST(exception, memory_of_another_client_is_left_alone)
 {
 	uint32_t freed[4] = {CLIENT + 1, 0x5c000002, DEVICE, 0};
 	uint64_t theirs = 0x80000, word = 0;
@@ -1285,9 +1230,8 @@ START_TEST(memory_of_another_client_is_left_alone)
 	debugger_note(9, _IOC(_IOC_READ | _IOC_WRITE, 'F', DRIVER_FREE, sizeof(freed)), freed);
 	ck_assert(debugger_has(CODE, CODE_BYTES));
 }
-END_TEST
 
-START_TEST(without_a_save_area_exceptions_are_the_drivers)
+TEST(exception, without_a_save_area_exceptions_are_the_drivers)
 {
 	debugger_reset(execute);
 	ck_assert(!exception_open(SMS));
@@ -1298,10 +1242,9 @@ START_TEST(without_a_save_area_exceptions_are_the_drivers)
 	note_map(AREA, 0x1000, WARPS_BYTES);
 	ck_assert(!exception_open(SMS));
 }
-END_TEST
 
 #if SCARCE_POSSIBLE
-START_TEST(without_a_thread_nothing_is_left_open)
+TEST(exception_2, without_a_thread_nothing_is_left_open)
 {
 	unsigned before = fds_count();
 	struct rlimit limit, none;
@@ -1322,10 +1265,9 @@ START_TEST(without_a_thread_nothing_is_left_open)
 	ck_assert(!opened);
 	ck_assert_uint_eq(fds_count(), before);
 }
-END_TEST
 #endif
 
-START_TEST(codes_are_those_of_the_driver)
+TEST(exception_3, codes_are_those_of_the_driver)
 {
 	ck_assert_int_eq(finding_code(0x300000e, true), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_assert_int_eq(finding_code(0x9, true), CUDA_ERROR_ILLEGAL_INSTRUCTION);
@@ -1333,7 +1275,6 @@ START_TEST(codes_are_those_of_the_driver)
 	for (uint32_t error = 0; error < 64; error++)
 		ck_assert(backend_is_fatal(finding_code(error, true)));
 }
-END_TEST
 
 int main(void)
 {
@@ -1341,67 +1282,11 @@ int main(void)
 	TCase *tests = tcase_create("exception");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, the_kernel_that_faulted_is_named_and_its_grid_ends);
-	tcase_add_loop_test(tests, traps_and_assertions_are_named_by_their_grid, 0, 2);
-	tcase_add_test(tests, an_access_without_a_mapping_is_named_by_the_error_state);
-	tcase_add_loop_test(tests, who_has_the_slot_of_a_warp_that_faulted_is_not_blamed, 0, 3);
-	tcase_add_test(tests, who_has_the_slot_is_not_blamed_for_code_that_nobody_knows);
-	tcase_add_test(tests, a_first_instruction_can_fault);
-	tcase_add_loop_test(tests, who_has_left_the_code_ends_there, 0, 2);
-	tcase_add_test(tests, all_warps_of_a_grid_end_with_the_one_that_faulted);
-	tcase_add_test(tests, bystanders_of_the_driver_go_on);
-	tcase_add_test(tests, nobody_ends_in_the_heap_of_all);
-	tcase_add_test(tests, whoever_is_stopped_in_its_place_goes_on);
-	tcase_add_test(tests, a_warp_of_each_of_many_grids_is_told_from_the_others);
-	tcase_add_test(tests, the_handler_is_changed_as_the_context_is_made);
-	tcase_add_loop_test(tests, a_handler_that_the_driver_has_put_back_is_left_alone, 0, 2);
-	tcase_add_test(tests, code_that_has_come_to_where_the_handler_jumps_is_left_alone);
-	tcase_add_loop_test(tests, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 10);
-	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 8);
-	tcase_add_loop_test(tests, the_handler_jumps_to_the_nearest_gap_that_is_large_enough, 0, 2);
-	tcase_add_test(tests, without_room_behind_the_handler_exceptions_are_the_drivers);
-	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
-	tcase_add_test(tests, what_nobody_knows_beside_a_kernel_with_a_name_is_told);
-	tcase_add_loop_test(tests, states_that_cannot_be_read_are_not_contained, 0, 2);
-	tcase_add_test(tests, a_state_in_nobodys_code_is_not_contained);
-	tcase_add_test(tests, a_kernel_whose_length_is_not_known_is_not_contained);
-	tcase_add_test(tests, kernels_that_fault_at_once_are_all_named);
-	tcase_add_test(tests, what_faults_as_soon_as_the_device_goes_on_is_handled_as_well);
-	tcase_add_test(tests, what_is_only_held_is_released);
-	tcase_add_test(tests, warps_that_stay_away_are_resumed_once_more);
-	tcase_add_test(tests, a_device_whose_warps_do_not_come_back_does_not_go_on);
-	tcase_add_test(tests, who_is_given_up_is_not_looked_at);
-	tcase_add_test(tests, a_fault_that_is_not_announced_is_found_at_the_eighth_look);
-	tcase_add_test(tests, marks_of_warps_that_are_over_are_not_waited_for);
-	tcase_add_test(tests, warps_that_are_stopped_again_are_not_waited_for);
-	tcase_add_test(tests, who_is_held_before_it_was_led_is_led_again);
-	tcase_add_test(tests, nobody_is_led_to_code_that_was_loaded_since);
-	tcase_add_test(tests, many_error_states_are_cleared_at_once);
-	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
-	tcase_add_test(tests, nothing_is_stopped_without_evidence);
-	tcase_add_test(tests, a_stop_that_preempts_is_waited_for);
-	tcase_add_test(tests, one_that_preempts_for_ever_is_not_contained);
-	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
-	tcase_add_test(tests, a_device_that_does_not_go_on_is_not_contained);
-	tcase_add_test(tests, warps_that_nobody_can_release_are_not_contained);
-	tcase_add_test(tests, all_kernels_of_a_module_that_run_are_ended_and_no_others);
-	tcase_add_test(tests, a_fault_that_is_found_meanwhile_is_handled);
-	tcase_add_test(tests, a_fault_that_nobody_can_be_named_for_is_not_hidden);
-	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
-	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
-	tcase_add_test(tests, who_is_to_end_and_is_held_once_more_ends);
-	tcase_add_test(tests, kernels_are_ended_in_the_stop_in_which_it_is_asked);
-	tcase_add_test(tests, a_program_waits_where_only_others_have_kernels_on_the_device);
-	tcase_add_test(tests, a_fault_that_others_wait_for_is_handled);
-	tcase_add_test(tests, a_stop_without_states_to_end_kernels_may_hide_a_fault);
-	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
-	tcase_add_test(tests, memory_that_is_freed_is_not_written);
-	tcase_add_test(tests, memory_of_another_client_is_left_alone);
-	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
+	suite_add(tests, "exception");
 #if SCARCE_POSSIBLE
-	tcase_add_test(tests, without_a_thread_nothing_is_left_open);
+	suite_add(tests, "exception_2");
 #endif
-	tcase_add_test(tests, codes_are_those_of_the_driver);
+	suite_add(tests, "exception_3");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -47,7 +47,7 @@ static void run_crash(void)
 }
 
 /* A tool: there is nobody to tell. */
-START_TEST(where_nobody_watches_the_process_dies)
+TEST_LOOP(faults, where_nobody_watches_the_process_dies, 0, sizeof(crashes) / sizeof(crashes[0]))
 {
 	int status;
 
@@ -56,7 +56,6 @@ START_TEST(where_nobody_watches_the_process_dies)
 	ck_assert(WIFSIGNALED(status));
 	ck_assert_int_eq(WTERMSIG(status), crashes[_i].signal);
 }
-END_TEST
 
 /* What was said, a letter each. */
 static char story[16];
@@ -126,7 +125,7 @@ static void expect_story(const char *whole)
 	ck_assert_str_eq(story, whole);
 }
 
-START_TEST(a_fault_is_named_and_the_rest_goes_on)
+TEST_LOOP(faults, a_fault_is_named_and_the_rest_goes_on, 0, sizeof(crashes) / sizeof(crashes[0]))
 {
 	struct backend_stream *stream, *other;
 
@@ -150,10 +149,9 @@ START_TEST(a_fault_is_named_and_the_rest_goes_on)
 	atomic_store(&backend_watch, NULL);
 	bed_deinit();
 }
-END_TEST
 
 /* More than there is room for. */
-START_TEST(many_launches_of_a_kernel_are_one_fault)
+TEST(faults, many_launches_of_a_kernel_are_one_fault)
 {
 	struct backend_stream *stream;
 
@@ -168,18 +166,16 @@ START_TEST(many_launches_of_a_kernel_are_one_fault)
 	atomic_store(&backend_watch, NULL);
 	bed_deinit();
 }
-END_TEST
 
-START_TEST(a_fault_may_be_seen_and_not_be_known)
+TEST(left, a_fault_may_be_seen_and_not_be_known)
 {
 	open_mode("unknown");
 	ck_assert(!backend_contains);
 	run_crash();
 	expect_story("su");
 }
-END_TEST
 
-START_TEST(a_fault_may_be_silent)
+TEST(left, a_fault_may_be_silent)
 {
 	struct backend_stream *stream, *other;
 
@@ -199,9 +195,8 @@ START_TEST(a_fault_may_be_silent)
 	ck_assert_str_eq(story, "");
 	ok(OPS->stream_destroy(other));
 }
-END_TEST
 
-START_TEST(what_it_is_not_is_refused)
+TEST(faults_2, what_it_is_not_is_refused)
 {
 	struct backend_device device;
 
@@ -209,7 +204,6 @@ START_TEST(what_it_is_not_is_refused)
 	ck_assert_int_eq(OPS->open_executor(0, &device), CUDA_ERROR_INVALID_VALUE);
 	unsetenv("FRMPS_HOST_FAULTS");
 }
-END_TEST
 
 static void fault_elsewhere(void)
 {
@@ -234,14 +228,13 @@ static void bad_copy(void)
 				     .depth = 1}));
 }
 
-START_TEST(a_fault_outside_a_kernel_is_the_end)
+TEST_LOOP(faults_2, a_fault_outside_a_kernel_is_the_end, 0, 2)
 {
 	int status = die_in_child(_i ? bad_copy : fault_elsewhere);
 
 	ck_assert(WIFSIGNALED(status));
 	ck_assert_int_eq(WTERMSIG(status), SIGSEGV);
 }
-END_TEST
 
 static void run_endless(void)
 {
@@ -249,14 +242,13 @@ static void run_endless(void)
 	kill(getpid(), SIGKILL);
 }
 
-START_TEST(an_endless_kernel_can_be_killed)
+TEST(faults_2, an_endless_kernel_can_be_killed)
 {
 	int status = die_in_child(run_endless);
 
 	ck_assert(WIFSIGNALED(status));
 	ck_assert_int_eq(WTERMSIG(status), SIGKILL);
 }
-END_TEST
 
 int main(void)
 {
@@ -264,16 +256,9 @@ int main(void)
 	/* What is left of a fault is left to the end of the process, and the module with it. */
 	TCase *tests = suite_case(suite, "faults"), *left = tcase_create("left");
 
-	tcase_add_loop_test(
-		tests, where_nobody_watches_the_process_dies, 0, sizeof(crashes) / sizeof(crashes[0]));
-	tcase_add_loop_test(
-		tests, a_fault_is_named_and_the_rest_goes_on, 0, sizeof(crashes) / sizeof(crashes[0]));
-	tcase_add_test(tests, many_launches_of_a_kernel_are_one_fault);
-	tcase_add_test(left, a_fault_may_be_seen_and_not_be_known);
-	tcase_add_test(left, a_fault_may_be_silent);
+	suite_add(tests, "faults");
+	suite_add(left, "left");
 	suite_add_tcase(suite, left);
-	tcase_add_test(tests, what_it_is_not_is_refused);
-	tcase_add_loop_test(tests, a_fault_outside_a_kernel_is_the_end, 0, 2);
-	tcase_add_test(tests, an_endless_kernel_can_be_killed);
+	suite_add(tests, "faults_2");
 	return suite_run(suite);
 }

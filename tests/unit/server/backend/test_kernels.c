@@ -47,7 +47,7 @@ static void drop(void)
 	unload();
 }
 
-START_TEST(kernels_are_read)
+TEST(kernels, kernels_are_read)
 {
 	const struct kernels_kernel *plain, *jumps;
 
@@ -71,9 +71,8 @@ START_TEST(kernels_are_read)
 	ck_assert_uint_eq(jumps->tail_bytes, 36);
 	ck_assert(kernels.reads_constants);
 }
-END_TEST
 
-START_TEST(parameters_are_read)
+TEST(kernels, parameters_are_read)
 {
 	static struct backend_function_info info;
 
@@ -87,7 +86,6 @@ START_TEST(parameters_are_read)
 	ck_assert_uint_eq(info.params[2].size, 20);
 	ck_assert_uint_eq(info.argument_bytes, 30);
 }
-END_TEST
 
 static void give_places(void)
 {
@@ -125,7 +123,7 @@ static unsigned count_loads(const uint8_t *code, uint64_t bytes, uint64_t bank, 
 }
 
 /* The tables of a kernel are behind its parameters, and its code reads them there. */
-START_TEST(tables_move_behind_the_parameters)
+TEST(kernels, tables_move_behind_the_parameters)
 {
 	const struct kernels_kernel *slots;
 	uint64_t bytes, offset = 0, slot[2];
@@ -150,7 +148,6 @@ START_TEST(tables_move_behind_the_parameters)
 	free(tail);
 	address_of("steps");
 }
-END_TEST
 
 /* The first load of the kernel `slots` from the table of addresses. */
 static uint8_t *first_slot_load(void)
@@ -164,7 +161,7 @@ static uint8_t *first_slot_load(void)
 }
 
 /* A kernel carries the addresses that it reads, not all of its module's. */
-START_TEST(a_kernel_carries_what_it_reads)
+TEST(kernels, a_kernel_carries_what_it_reads)
 {
 	static const uint64_t nop[2] = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
 	const struct kernels_kernel *slots;
@@ -192,20 +189,18 @@ START_TEST(a_kernel_carries_what_it_reads)
 	free(code);
 	free(tail);
 }
-END_TEST
 
 /* It carries all of them if nobody can tell which ones it reads. */
-START_TEST(a_kernel_that_reads_by_an_index_carries_all)
+TEST(kernels, a_kernel_that_reads_by_an_index_carries_all)
 {
 	open_placed();
 	first_slot_load()[3] = 4; /* the register with the index; none is 255 or 0 */
 	open_again();
 	ck_assert_uint_eq(kernel_of("slots")->tail_bytes, 16);
 }
-END_TEST
 
 /* Such an address would lie beyond the last slot that a kernel carries. */
-START_TEST(addresses_between_slots_are_refused)
+TEST(kernels, addresses_between_slots_are_refused)
 {
 	const uint64_t offset = 4;
 	Elf64_Shdr section;
@@ -217,9 +212,8 @@ START_TEST(addresses_between_slots_are_refused)
 	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(kernels.why, LOAD_REASON_RELOCATIONS);
 }
-END_TEST
 
-START_TEST(jumps_move_behind_the_parameters)
+TEST(kernels, jumps_move_behind_the_parameters)
 {
 	const struct kernels_kernel *jumps;
 	uint64_t offset = 0, bytes;
@@ -237,10 +231,9 @@ START_TEST(jumps_move_behind_the_parameters)
 	free(code);
 	free(tail);
 }
-END_TEST
 
 /* Constants are where they were: in a bank that the trampoline brings along. */
-START_TEST(constants_stay)
+TEST(kernels, constants_stay)
 {
 	const struct kernels_kernel *constants;
 	uint64_t offset = 0, bytes;
@@ -261,9 +254,8 @@ START_TEST(constants_stay)
 	free(code);
 	free(tail);
 }
-END_TEST
 
-START_TEST(variables_have_their_first_values)
+TEST(kernels, variables_have_their_first_values)
 {
 	uint32_t values[3] = {0};
 	unsigned found = 0;
@@ -277,7 +269,6 @@ START_TEST(variables_have_their_first_values)
 	ck_assert_uint_eq(found, 1);
 	ck_assert_uint_eq(values[2], 300);
 }
-END_TEST
 
 /* Where a call by address leads (0x943), as its instruction has it. */
 static uint64_t call_target(const uint8_t *code, uint64_t bytes)
@@ -294,7 +285,7 @@ static uint64_t call_target(const uint8_t *code, uint64_t bytes)
 }
 
 /* The device linker has functions called by their addresses. */
-START_TEST(calls_lead_to_functions)
+TEST(kernels, calls_lead_to_functions)
 {
 	const struct kernels_kernel *calls;
 	uint64_t bytes, function = 0;
@@ -316,7 +307,6 @@ START_TEST(calls_lead_to_functions)
 	free(code);
 	free(tail);
 }
-END_TEST
 
 static const struct {
 	const char *image, *why;
@@ -326,16 +316,15 @@ static const struct {
 	{"statics_75.cubin", "the service's loader does not know code of its architecture"},
 	{"statics_100.cubin", "the service's loader does not know code of its architecture"}};
 
-START_TEST(the_driver_gets_what_is_not_known)
+TEST_LOOP(kernels, the_driver_gets_what_is_not_known, 0, 5)
 {
 	load(refused[_i].image);
 	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_str_eq(load_reason_text(kernels.why), refused[_i].why);
 }
-END_TEST
 
 /* An instruction that reads a bank in another way is not moved by guessing. */
-START_TEST(other_reads_of_tables_are_refused)
+TEST(kernels, other_reads_of_tables_are_refused)
 {
 	const struct kernels_kernel *slots;
 	const uint64_t other = UINT64_C(4) << 54 | 0x7a24; /* IMAD with a constant */
@@ -348,10 +337,9 @@ START_TEST(other_reads_of_tables_are_refused)
 	ck_assert_str_eq(
 		load_reason_text(kernels.why), "its code reads constants in a way that is not known");
 }
-END_TEST
 
 /* Nor one whose bank is in a register. */
-START_TEST(reads_of_any_bank_are_refused)
+TEST(kernels, reads_of_any_bank_are_refused)
 {
 	const struct kernels_kernel *slots;
 	const uint64_t other[2] = {UINT64_C(0xff007b82), UINT64_C(1) << 14};
@@ -364,7 +352,6 @@ START_TEST(reads_of_any_bank_are_refused)
 	ck_assert_str_eq(
 		load_reason_text(kernels.why), "its code takes the number of a bank from a register");
 }
-END_TEST
 
 static void use_everything(void)
 {
@@ -397,7 +384,7 @@ static uint32_t next_random(uint32_t *state)
 }
 
 /* Nobody looks at it, and so nobody computes where it is: that is nowhere. */
-START_TEST(a_section_without_contents_may_lie)
+TEST(kernels, a_section_without_contents_may_lie)
 {
 	Elf64_Shdr *found;
 
@@ -407,11 +394,10 @@ START_TEST(a_section_without_contents_may_lie)
 	found->sh_offset = UINT64_C(0xb9) << 56;
 	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
 }
-END_TEST
 
 static const char *const lying[] = {"statics_linked.cubin", "placed.cubin", "called.cubin"};
 
-START_TEST(images_may_lie)
+TEST_LOOP(kernels, images_may_lie, 0, 6)
 {
 	uint32_t state = seed_of((uint32_t)_i + 1), taken = 0;
 	uint8_t *kept;
@@ -438,9 +424,8 @@ START_TEST(images_may_lie)
 	if (_i % 3)
 		ck_assert_uint_gt(taken, 10);
 }
-END_TEST
 
-START_TEST(images_may_be_cut_off)
+TEST(kernels, images_may_be_cut_off)
 {
 	size_t whole;
 
@@ -455,9 +440,8 @@ START_TEST(images_may_be_cut_off)
 		free(cut);
 	}
 }
-END_TEST
 
-START_TEST(trampolines_are_kernels)
+TEST(kernels, trampolines_are_kernels)
 {
 	static const struct trampoline_class classes[] = {{24, 1, 64}, {40, 16, 4096}, {255, 1, 32752}};
 	const struct trampoline_form form = {.classes = classes, .count = 3, .has_bank = true};
@@ -485,7 +469,6 @@ START_TEST(trampolines_are_kernels)
 	kernels_close(&kernels);
 	free(made);
 }
-END_TEST
 
 int main(void)
 {
@@ -494,23 +477,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_checked_fixture(tests, NULL, drop);
-	tcase_add_test(tests, kernels_are_read);
-	tcase_add_test(tests, parameters_are_read);
-	tcase_add_test(tests, tables_move_behind_the_parameters);
-	tcase_add_test(tests, a_kernel_carries_what_it_reads);
-	tcase_add_test(tests, a_kernel_that_reads_by_an_index_carries_all);
-	tcase_add_test(tests, addresses_between_slots_are_refused);
-	tcase_add_test(tests, jumps_move_behind_the_parameters);
-	tcase_add_test(tests, constants_stay);
-	tcase_add_test(tests, calls_lead_to_functions);
-	tcase_add_test(tests, variables_have_their_first_values);
-	tcase_add_loop_test(tests, the_driver_gets_what_is_not_known, 0, 5);
-	tcase_add_test(tests, other_reads_of_tables_are_refused);
-	tcase_add_test(tests, reads_of_any_bank_are_refused);
-	tcase_add_test(tests, a_section_without_contents_may_lie);
-	tcase_add_loop_test(tests, images_may_lie, 0, 6);
-	tcase_add_test(tests, images_may_be_cut_off);
-	tcase_add_test(tests, trampolines_are_kernels);
+	suite_add(tests, "kernels");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

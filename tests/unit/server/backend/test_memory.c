@@ -8,7 +8,7 @@
 
 #define GRANULE BACKEND_CHUNK_GRANULE
 
-START_TEST(chunks_are_counted_against_the_device)
+TEST(memory, chunks_are_counted_against_the_device)
 {
 	uint64_t handles[3], one_more;
 	int fds[3], fd;
@@ -30,9 +30,8 @@ START_TEST(chunks_are_counted_against_the_device)
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
 }
-END_TEST
 
-START_TEST(a_chunk_is_shared_by_its_mappings)
+TEST(memory, a_chunk_is_shared_by_its_mappings)
 {
 	uint32_t *here = memory(0), *there = memory(2 * GRANULE);
 	uint64_t free_bytes, free_before, total;
@@ -46,9 +45,8 @@ START_TEST(a_chunk_is_shared_by_its_mappings)
 	ck_assert_uint_eq(there[5], 0xabcd);
 	ok(OPS->chunk_unmap(device(2 * GRANULE), GRANULE));
 }
-END_TEST
 
-START_TEST(wrong_mappings_are_refused)
+TEST(memory, wrong_mappings_are_refused)
 {
 	uint64_t outside = free_address(GRANULE);
 	int pipe_ends[2];
@@ -71,9 +69,8 @@ START_TEST(wrong_mappings_are_refused)
 	ck_assert_int_eq(
 		OPS->window_release(bed.window, BED_WINDOW), CUDA_ERROR_INVALID_VALUE); /* not empty */
 }
-END_TEST
 
-START_TEST(an_unmapped_chunk_leaves_the_window_reserved)
+TEST(memory, an_unmapped_chunk_leaves_the_window_reserved)
 {
 	void *at;
 
@@ -84,9 +81,8 @@ START_TEST(an_unmapped_chunk_leaves_the_window_reserved)
 	ck_assert_ptr_eq(at, MAP_FAILED);
 	ck_assert_int_eq(errno, EEXIST);
 }
-END_TEST
 
-START_TEST(registered_memory_is_kept_in_books)
+TEST(memory, registered_memory_is_kept_in_books)
 {
 	char *at = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -101,7 +97,6 @@ START_TEST(registered_memory_is_kept_in_books)
 	munmap(at, 65536);
 	ck_assert_int_eq(OPS->host_register(at, 65536), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /*
  * Copies
@@ -124,7 +119,7 @@ static void reference_copy(uint8_t *dst, const uint8_t *src, const struct backen
 					src[(z * c->src_rows + y) * c->src_pitch + x];
 }
 
-START_TEST(copies_equal_a_naive_copy)
+TEST(memory, copies_equal_a_naive_copy)
 {
 	enum { SIDE = 65536 };
 	struct backend_stream *stream = stream_new();
@@ -155,9 +150,8 @@ START_TEST(copies_equal_a_naive_copy)
 	free(expected);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
-START_TEST(fills_touch_what_they_name)
+TEST_LOOP(memory, fills_touch_what_they_name, 0, 3)
 {
 	static const uint8_t sizes[] = {1, 2, 4};
 	struct backend_stream *stream = stream_new();
@@ -186,7 +180,6 @@ START_TEST(fills_touch_what_they_name)
 	ck_assert_int_eq(OPS->set(stream, &set), CUDA_ERROR_INVALID_VALUE);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 int main(void)
 {
@@ -194,12 +187,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "memory");
 
 	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
-	tcase_add_test(tests, chunks_are_counted_against_the_device);
-	tcase_add_test(tests, a_chunk_is_shared_by_its_mappings);
-	tcase_add_test(tests, wrong_mappings_are_refused);
-	tcase_add_test(tests, an_unmapped_chunk_leaves_the_window_reserved);
-	tcase_add_test(tests, registered_memory_is_kept_in_books);
-	tcase_add_test(tests, copies_equal_a_naive_copy);
-	tcase_add_loop_test(tests, fills_touch_what_they_name, 0, 3);
+	suite_add(tests, "memory");
 	return suite_run(suite);
 }

@@ -5,7 +5,7 @@
 
 static struct backend_function_info info;
 
-START_TEST(two_loads_are_two_copies)
+TEST(modules, two_loads_are_two_copies)
 {
 	struct backend_module *second = bed_load(), *first = bed.module;
 	struct backend_stream *stream = stream_new();
@@ -29,10 +29,9 @@ START_TEST(two_loads_are_two_copies)
 	ok(OPS->module_unload(second));
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 /* Descriptors are used again after an unload; the library behind the name must be the new one. */
-START_TEST(a_reload_starts_afresh)
+TEST(modules, a_reload_starts_afresh)
 {
 	struct backend_global global;
 
@@ -45,9 +44,8 @@ START_TEST(a_reload_starts_afresh)
 		ok(OPS->module_unload(module));
 	}
 }
-END_TEST
 
-START_TEST(bad_images_are_refused)
+TEST(modules, bad_images_are_refused)
 {
 	struct backend_module *module;
 	struct backend_load load;
@@ -69,9 +67,8 @@ START_TEST(bad_images_are_refused)
 	ck_assert_int_eq(OPS->module_load(&load, &module), CUDA_ERROR_INVALID_IMAGE);
 	free(image);
 }
-END_TEST
 
-START_TEST(names_are_listed)
+TEST(modules, names_are_listed)
 {
 	const char *names[64], *rest[64];
 	uint32_t count = 2, all = 64;
@@ -95,9 +92,8 @@ START_TEST(names_are_listed)
 	ck_assert_str_eq(rest[0], names[all - 1]);
 	ck_assert_uint_eq(count, all);
 }
-END_TEST
 
-START_TEST(parameters_have_the_layout_of_a_struct)
+TEST(modules, parameters_have_the_layout_of_a_struct)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_function *function;
@@ -127,9 +123,8 @@ START_TEST(parameters_have_the_layout_of_a_struct)
 	ck_assert_mem_eq(out, expected, sizeof(expected));
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
-START_TEST(every_block_of_a_grid_runs_once)
+TEST(modules, every_block_of_a_grid_runs_once)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_launch wishes = {.grid = {5, 4, 3}, .block = {8, 2, 2}};
@@ -142,9 +137,8 @@ START_TEST(every_block_of_a_grid_runs_once)
 	ck_assert_uint_eq(out[60], 0);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
-START_TEST(kernels_compute)
+TEST(modules, kernels_compute)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_launch wishes = {.grid = {3, 1, 1}, .block = {32, 1, 1}};
@@ -174,7 +168,6 @@ START_TEST(kernels_compute)
 	ck_assert_uint_eq(a[9], 0);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 static const struct {
 	struct backend_launch wishes;
@@ -201,7 +194,7 @@ static const struct {
 	{{.grid = {1, 1, 1}, .block = {1, 1, 1}}, CU_LAUNCH_ATTRIBUTE_PRIORITY, 1, CUDA_SUCCESS},
 };
 
-START_TEST(launches_are_checked)
+TEST_LOOP(modules, launches_are_checked, 0, sizeof(refused) / sizeof(refused[0]))
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_launch wishes = refused[_i].wishes;
@@ -219,7 +212,6 @@ START_TEST(launches_are_checked)
 	ck_assert_uint_eq(ran, refused[_i].code ? 0 : 1);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 /* Loads the module that an environment variable names. */
 static CUresult load_named(
@@ -250,7 +242,7 @@ static CUresult load_moved(struct backend_variables *variables, struct backend_m
 }
 
 /* Of a module that is handled as one that a driver loads. */
-START_TEST(first_lookups_need_a_gap)
+TEST(modules, first_lookups_need_a_gap)
 {
 	struct backend_function *function = NULL;
 	struct backend_module *module;
@@ -269,9 +261,8 @@ START_TEST(first_lookups_need_a_gap)
 	ck_assert_int_eq(OPS->global_find(module, "nothing", true, &global), CUDA_ERROR_NOT_FOUND);
 	ok(OPS->module_unload(module));
 }
-END_TEST
 
-START_TEST(others_need_none)
+TEST(modules, others_need_none)
 {
 	struct backend_module *module = bed_load();
 	struct backend_function *function = NULL;
@@ -284,10 +275,9 @@ START_TEST(others_need_none)
 	ok(OPS->global_find(module, "global_words", false, &global));
 	ok(OPS->module_unload(module));
 }
-END_TEST
 
 /* The mirror begins with the constant's value; kernels read the constant. */
-START_TEST(constants_have_a_mirror_in_a_block)
+TEST(modules, constants_have_a_mirror_in_a_block)
 {
 	struct backend_variables variables = {.at = 0};
 	struct backend_global found, moved;
@@ -309,9 +299,8 @@ START_TEST(constants_have_a_mirror_in_a_block)
 	ok(OPS->module_unload(module));
 	free(variables.first);
 }
-END_TEST
 
-START_TEST(without_a_block_constants_are_where_they_are)
+TEST(modules, without_a_block_constants_are_where_they_are)
 {
 	struct backend_module *module;
 	struct backend_global found;
@@ -322,9 +311,8 @@ START_TEST(without_a_block_constants_are_where_they_are)
 	ck_assert_uint_eq(*(uint32_t *)(uintptr_t)found.address, 1);
 	ok(OPS->module_unload(module));
 }
-END_TEST
 
-START_TEST(functions_have_attributes)
+TEST(modules, functions_have_attributes)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_launch wishes = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .shared_bytes = 100000};
@@ -345,9 +333,8 @@ START_TEST(functions_have_attributes)
 	wait_stream(stream);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
-START_TEST(occupancy_follows_the_attributes)
+TEST(modules, occupancy_follows_the_attributes)
 {
 	struct backend_function *function;
 	uint64_t value = 0;
@@ -370,7 +357,6 @@ START_TEST(occupancy_follows_the_attributes)
 	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 9}, 0, &value),
 		CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 int main(void)
 {
@@ -378,19 +364,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "modules");
 
 	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
-	tcase_add_test(tests, two_loads_are_two_copies);
-	tcase_add_test(tests, a_reload_starts_afresh);
-	tcase_add_test(tests, bad_images_are_refused);
-	tcase_add_test(tests, names_are_listed);
-	tcase_add_test(tests, parameters_have_the_layout_of_a_struct);
-	tcase_add_test(tests, every_block_of_a_grid_runs_once);
-	tcase_add_test(tests, kernels_compute);
-	tcase_add_loop_test(tests, launches_are_checked, 0, sizeof(refused) / sizeof(refused[0]));
-	tcase_add_test(tests, first_lookups_need_a_gap);
-	tcase_add_test(tests, others_need_none);
-	tcase_add_test(tests, constants_have_a_mirror_in_a_block);
-	tcase_add_test(tests, without_a_block_constants_are_where_they_are);
-	tcase_add_test(tests, functions_have_attributes);
-	tcase_add_test(tests, occupancy_follows_the_attributes);
+	suite_add(tests, "modules");
 	return suite_run(suite);
 }

@@ -212,7 +212,7 @@ END_TEST
 
 /* Attributes that reach over the whole file, or all of it but for the names: they would be copied
  * with what they lie on, the table of sections for example. */
-START_TEST(sections_that_lie_on_each_other)
+TEST_LOOP(patch, sections_that_lie_on_each_other, 0, 2)
 {
 	struct fatbin_bytes patched = {0};
 	Elf64_Ehdr header;
@@ -229,7 +229,6 @@ START_TEST(sections_that_lie_on_each_other)
 	ck_assert_int_eq(image_check(cubin, cubin_bytes), IMAGE_ELF);
 	ck_assert_int_eq(patch_in(cubin, cubin_bytes, &function, &patched), CUDA_ERROR_INVALID_IMAGE);
 }
-END_TEST
 
 /* Whatever is in it: no look beyond the image, and no success that is none. */
 START_TEST(spoilt_images)
@@ -486,7 +485,7 @@ START_TEST(members_may_want_more_than_they_are)
 END_TEST
 
 /* Each costs something, however small it is. Those for other devices do not count. */
-START_TEST(members_may_be_too_many)
+TEST_LOOP(patch, members_may_be_too_many, 0, 2)
 {
 	static const unsigned more[] = {0, 1};
 	static const CUresult codes[] = {CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE};
@@ -504,7 +503,6 @@ START_TEST(members_may_be_too_many)
 	ck_assert_ptr_null(out.at);
 	free(fat.at);
 }
-END_TEST
 
 /* Of two members that are nothing but zeros. Return: bytes that they unpack to */
 static uint64_t make_zeros(void)
@@ -616,7 +614,6 @@ int main(void)
 	tcase_add_checked_fixture(all, setup, teardown);
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		tcase_add_test(all, tests[i]);
-	tcase_add_loop_test(all, members_may_be_too_many, 0, 2);
-	tcase_add_loop_test(all, sections_that_lie_on_each_other, 0, 2);
+	suite_add(all, "patch");
 	return suite_run(suite);
 }

@@ -199,7 +199,7 @@ static bool is_lost(int device, int other)
 	}
 }
 
-START_TEST(peers_are_those_that_reach_each_other)
+TEST_LOOP(peers, peers_are_those_that_reach_each_other, NONE, MUTE + 1)
 {
 	struct backend_probe probe = four(), told = four();
 
@@ -211,7 +211,6 @@ START_TEST(peers_are_those_that_reach_each_other)
 			ck_assert_msg(probe.peers[i][k] == (i != k && is_lost(i, k) ? 0 : told.peers[i][k]),
 				"%d to %d: %u", i, k, probe.peers[i][k]);
 }
-END_TEST
 
 static CUresult init_fails(unsigned int flags)
 {
@@ -219,7 +218,7 @@ static CUresult init_fails(unsigned int flags)
 	return CUDA_ERROR_UNKNOWN;
 }
 
-START_TEST(a_driver_that_does_not_start_has_no_peers)
+TEST(peers, a_driver_that_does_not_start_has_no_peers)
 {
 	struct backend_probe probe = four();
 
@@ -230,15 +229,13 @@ START_TEST(a_driver_that_does_not_start_has_no_peers)
 		for (int k = 0; k < 4; k++)
 			ck_assert_uint_eq(probe.peers[i][k], i == k ? wire_peer(true, 1) : 0);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("peers");
 	TCase *tests = tcase_create("peers");
 
-	tcase_add_loop_test(tests, peers_are_those_that_reach_each_other, NONE, MUTE + 1);
-	tcase_add_test(tests, a_driver_that_does_not_start_has_no_peers);
+	suite_add(tests, "peers");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -150,7 +150,7 @@ static void expect_all(void)
 	ck_assert_ptr_null(relocate_find(&plan, "$str"));
 }
 
-START_TEST(code_finds_variables_in_their_block)
+TEST(relocate, code_finds_variables_in_their_block)
 {
 	struct statics statics = {0};
 
@@ -170,10 +170,9 @@ START_TEST(code_finds_variables_in_their_block)
 	ck_assert(statics_are_none(&statics));
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* There relocations have no addends of their own. */
-START_TEST(older_devices_have_another_form)
+TEST(relocate, older_devices_have_another_form)
 {
 	Elf64_Shdr *table;
 
@@ -183,18 +182,16 @@ START_TEST(older_devices_have_another_form)
 	expect_all();
 	ck_assert_uint_lt(size_of_section(moved.at, ".rel.nv.constant4"), table->sh_size);
 }
-END_TEST
 
 static const char *const fatbins[] = {"statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
 
-START_TEST(fat_binaries_are_moved)
+TEST_LOOP(relocate, fat_binaries_are_moved, 0, 3)
 {
 	load(fatbins[_i]);
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	expect_all();
 	ck_assert_int_eq(image_check(moved.at, moved.count), IMAGE_FATBIN);
 }
-END_TEST
 
 /* Half an address in an instruction. */
 static uint32_t half_in(const char *code, uint64_t offset)
@@ -208,7 +205,7 @@ static uint32_t half_in(const char *code, uint64_t offset)
 }
 
 /* Instructions have the addresses. */
-START_TEST(what_was_linked_from_parts_moves)
+TEST(relocate, what_was_linked_from_parts_moves)
 {
 	struct statics statics = {0};
 	const Elf64_Rela *lower;
@@ -224,17 +221,15 @@ START_TEST(what_was_linked_from_parts_moves)
 	ck_assert(statics_are_none(&statics));
 	statics_deinit(&statics);
 }
-END_TEST
 
 /* With a second form of the program inside, of which nothing is known. */
-START_TEST(newer_devices_keep_their_variables)
+TEST(relocate, newer_devices_keep_their_variables)
 {
 	load("statics_100.cubin");
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	ck_assert_uint_eq(plan.bytes, 0);
 	ck_assert_ptr_null(moved.at);
 }
-END_TEST
 
 static void make_function(void)
 {
@@ -280,7 +275,7 @@ static void share_place(void)
 }
 
 /* Who begins with the address of something that stays, stays. */
-START_TEST(what_is_not_understood_stays)
+TEST(relocate, what_is_not_understood_stays)
 {
 	static const struct {
 		void (*change)(void);
@@ -306,10 +301,9 @@ START_TEST(what_is_not_understood_stays)
 		forget();
 	}
 }
-END_TEST
 
 /* The block is in managed memory then, which is no place for what only kernels use. */
-START_TEST(managed_variables_move_alone)
+TEST(relocate, managed_variables_move_alone)
 {
 	load("statics.cubin");
 	make_managed();
@@ -323,20 +317,18 @@ START_TEST(managed_variables_move_alone)
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	ck_assert(!plan.is_managed);
 }
-END_TEST
 
 /* Such names could be many, and each is looked through to its end. */
-START_TEST(names_that_do_not_end_keep_everything)
+TEST(relocate, names_that_do_not_end_keep_everything)
 {
 	load("statics.cubin");
 	symbol("counter")->st_name = UINT32_MAX;
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	ck_assert_uint_eq(plan.count, 0);
 }
-END_TEST
 
 /* Nobody knows which of its variables is meant. */
-START_TEST(what_is_named_by_its_section_stays)
+TEST(relocate, what_is_named_by_its_section_stays)
 {
 	Elf64_Rela *one;
 
@@ -355,10 +347,9 @@ START_TEST(what_is_named_by_its_section_stays)
 	ck_assert_ptr_null(relocate_find(&plan, "untouched"));
 	variable("own");
 }
-END_TEST
 
 /* Only one of them will be loaded, and nobody knows which. */
-START_TEST(cubins_of_different_minds_stay_as_they_are)
+TEST(relocate, cubins_of_different_minds_stay_as_they_are)
 {
 	load("statics_kernels.cubin");
 	relocate_look(&plan, image, image_bytes);
@@ -373,9 +364,8 @@ START_TEST(cubins_of_different_minds_stay_as_they_are)
 	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_ptr_null(moved.at);
 }
-END_TEST
 
-START_TEST(different_first_values_stay)
+TEST(relocate, different_first_values_stay)
 {
 	Elf64_Shdr *where;
 	uint8_t *values;
@@ -388,7 +378,6 @@ START_TEST(different_first_values_stay)
 	values[symbol("own")->st_value] ^= 1;
 	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
 }
-END_TEST
 
 /* ---- constants ---- */
 
@@ -403,7 +392,7 @@ static uint64_t first_address(const char *name)
 	return value;
 }
 
-START_TEST(constants_get_a_mirror)
+TEST_LOOP(relocate, constants_get_a_mirror, 0, 2)
 {
 	const char *constants[] = {"scale", "table", "flag", "pointer"};
 
@@ -419,11 +408,10 @@ START_TEST(constants_get_a_mirror)
 	ck_assert_uint_eq(first_word("table", 3), 14);
 	ck_assert_uint_eq(plan.first[variable("flag")->offset], 9);
 }
-END_TEST
 
 /* The driver's constant begins as its mirror does; who begins with a constant's address has the
  * mirror's. */
-START_TEST(addresses_and_constants_fit_together)
+TEST_LOOP(relocate, addresses_and_constants_fit_together, 0, 2)
 {
 	Elf64_Shdr *where;
 	const uint8_t *constants;
@@ -437,10 +425,9 @@ START_TEST(addresses_and_constants_fit_together)
 	memcpy(&value, constants + symbol("pointer")->st_value, sizeof(value));
 	ck_assert_uint_eq(value, address("pointed"));
 }
-END_TEST
 
 /* Code could tell such a constant from its mirror. What it begins with moves. */
-START_TEST(constants_whose_address_code_takes_stay)
+TEST_LOOP(relocate, constants_whose_address_code_takes_stay, 0, 2)
 {
 	static const char *const known[] = {"constants_known.cubin", "constants_known_75.cubin"};
 
@@ -449,10 +436,9 @@ START_TEST(constants_whose_address_code_takes_stay)
 	ck_assert_uint_eq(plan.count, 1);
 	variable("pointed");
 }
-END_TEST
 
 /* A table of functions stays, the others do not. */
-START_TEST(constants_that_begin_with_what_stays_stay)
+TEST(relocate, constants_that_begin_with_what_stays_stay)
 {
 	load("constants_linked.cubin");
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
@@ -460,7 +446,6 @@ START_TEST(constants_that_begin_with_what_stays_stay)
 	ck_assert(variable("pointer")->is_constant);
 	ck_assert_uint_eq(first_address("begins"), address("table") + 8);
 }
-END_TEST
 
 /* In code it may be its place in the bank. */
 static void name_in_code(void)
@@ -483,7 +468,7 @@ static void move_constant_on_device(void)
 	symbol("scale")->st_other = 4;
 }
 
-START_TEST(constants_that_are_not_understood_stay)
+TEST(relocate, constants_that_are_not_understood_stay)
 {
 	static void (*const changes[])(void) = {name_in_code, make_device_old, move_constant_on_device};
 
@@ -495,7 +480,6 @@ START_TEST(constants_that_are_not_understood_stay)
 		forget();
 	}
 }
-END_TEST
 
 /* ---- lies ---- */
 
@@ -509,7 +493,7 @@ static uint32_t random_below(uint32_t end)
 	return (random_state >> 8) % end;
 }
 
-START_TEST(images_may_lie)
+TEST_LOOP(lies, images_may_lie, 0, 5)
 {
 	static const char *const images[] = {"statics.cubin", "statics_75.cubin", "statics_linked.cubin",
 		"constants.cubin", "constants_linked.cubin"};
@@ -533,9 +517,8 @@ START_TEST(images_may_lie)
 	}
 	free(whole);
 }
-END_TEST
 
-START_TEST(sections_without_a_type_may_lie)
+TEST_LOOP(lies, sections_without_a_type_may_lie, 0, MISPLACED)
 {
 	load("statics.cubin");
 	misplace(misplaced[_i].name, misplaced[_i].as);
@@ -543,16 +526,14 @@ START_TEST(sections_without_a_type_may_lie)
 	ck_assert_uint_eq(plan.count, 0);
 	ck_assert_ptr_null(moved.at);
 }
-END_TEST
 
 /* 600 thousand symbols are the same text of 16 MiB: it is not read as often. */
-START_TEST(texts_may_have_many_names)
+TEST(lies, texts_may_have_many_names)
 {
 	build_texts(600000, 16 << 20, 0, 0);
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	ck_assert_uint_eq(plan.count, 0);
 }
-END_TEST
 
 /* An image with so many sections of variables, all in the same bytes and with one variable each,
  * whose names end in one another. */
@@ -599,7 +580,7 @@ static void move_many(void)
 		ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_SUCCESS);
 }
 
-START_TEST(members_may_have_large_variables)
+TEST_LOOP(large, members_may_have_large_variables, 0, 2)
 {
 	const uint64_t bytes = 16 << 20;
 
@@ -610,7 +591,6 @@ START_TEST(members_may_have_large_variables)
 	build_large(1, SHT_NOBITS, bytes);
 	move_many();
 }
-END_TEST
 
 /* So many variables of which each begins with the address of the next, and one more, to which the
  * last of them leads unless it ends in a function. So many tables hold their relocations, in the
@@ -662,7 +642,7 @@ static void build_chain(unsigned count, bool ends, unsigned tables)
 }
 
 /* As a fat binary has of members with one variable each. */
-START_TEST(members_may_have_a_variable_each)
+TEST(large, members_may_have_a_variable_each)
 {
 	char *name;
 
@@ -682,30 +662,27 @@ START_TEST(members_may_have_a_variable_each)
 	for (uint32_t i = 1; i < plan.count; i++)
 		ck_assert_int_lt(strcmp(plan.at[i - 1].name, plan.at[i].name), 0);
 }
-END_TEST
 
 /* 512 MiB in a file of one: they are neither copied nor compared. */
-START_TEST(large_variables_may_lie_on_one_another)
+TEST(large, large_variables_may_lie_on_one_another)
 {
 	build_large(512, SHT_PROGBITS, 1 << 20);
 	ck_assert_int_eq(move_all(), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_uint_eq(plan.count, 512);
 	ck_assert(!plan.at[2].is_filled);
 }
-END_TEST
 
 /* Relocations are not gone through once for each link. */
-START_TEST(addresses_may_form_a_long_chain)
+TEST(lies, addresses_may_form_a_long_chain)
 {
 	build_chain(1000, true, 1);
 	relocate_look(&plan, image, image_bytes);
 	ck_assert_uint_eq(plan.count, 1);
 	ck_assert_str_eq(plan.at[0].name, "03e8");
 }
-END_TEST
 
 /* Each byte is looked at once. */
-START_TEST(tables_may_lie_on_one_another)
+TEST_LOOP(lies, tables_may_lie_on_one_another, 0, 2)
 {
 	static const unsigned tables[] = {1, 8}, counts[] = {1001, 0};
 
@@ -713,7 +690,6 @@ START_TEST(tables_may_lie_on_one_another)
 	relocate_look(&plan, image, image_bytes);
 	ck_assert_uint_eq(plan.count, counts[_i]);
 }
-END_TEST
 
 int main(void)
 {
@@ -721,36 +697,15 @@ int main(void)
 	TCase *tests = tcase_create("relocate"), *lies = tcase_create("lies"), *large = tcase_create("large");
 
 	tcase_add_checked_fixture(tests, NULL, forget_all);
-	tcase_add_test(tests, code_finds_variables_in_their_block);
-	tcase_add_test(tests, older_devices_have_another_form);
-	tcase_add_loop_test(tests, fat_binaries_are_moved, 0, 3);
-	tcase_add_test(tests, what_was_linked_from_parts_moves);
-	tcase_add_test(tests, newer_devices_keep_their_variables);
-	tcase_add_test(tests, what_is_not_understood_stays);
-	tcase_add_test(tests, managed_variables_move_alone);
-	tcase_add_test(tests, names_that_do_not_end_keep_everything);
-	tcase_add_test(tests, what_is_named_by_its_section_stays);
-	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
-	tcase_add_test(tests, different_first_values_stay);
-	tcase_add_loop_test(tests, constants_get_a_mirror, 0, 2);
-	tcase_add_loop_test(tests, addresses_and_constants_fit_together, 0, 2);
-	tcase_add_loop_test(tests, constants_whose_address_code_takes_stay, 0, 2);
-	tcase_add_test(tests, constants_that_begin_with_what_stays_stay);
-	tcase_add_test(tests, constants_that_are_not_understood_stay);
+	suite_add(tests, "relocate");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(lies, NULL, forget_all);
 	tcase_set_timeout(lies, 120);
-	tcase_add_loop_test(lies, images_may_lie, 0, 5);
-	tcase_add_loop_test(lies, sections_without_a_type_may_lie, 0, MISPLACED);
-	tcase_add_test(lies, texts_may_have_many_names);
-	tcase_add_test(lies, addresses_may_form_a_long_chain);
-	tcase_add_loop_test(lies, tables_may_lie_on_one_another, 0, 2);
+	suite_add(lies, "lies");
 	suite_add_tcase(suite, lies);
 	tcase_add_checked_fixture(large, NULL, forget_all);
 	tcase_set_timeout(large, 20);
-	tcase_add_loop_test(large, members_may_have_large_variables, 0, 2);
-	tcase_add_test(large, members_may_have_a_variable_each);
-	tcase_add_test(large, large_variables_may_lie_on_one_another);
+	suite_add(large, "large");
 	suite_add_tcase(suite, large);
 	return suite_run(suite);
 }

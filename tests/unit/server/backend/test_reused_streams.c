@@ -60,7 +60,7 @@ static bool ends(struct backend_stream *stream)
 	return destroyed == cuda_stream(stream);
 }
 
-START_TEST(the_first_free_one_is_used_again)
+TEST(reused_streams, the_first_free_one_is_used_again)
 {
 	struct backend_stream *streams[3];
 
@@ -75,10 +75,9 @@ START_TEST(the_first_free_one_is_used_again)
 	new_stream(0);
 	ck_assert_uint_eq(made, 4);
 }
-END_TEST
 
 /* Whatever else has got a queue meanwhile. */
-START_TEST(the_first_queues_are_the_usual_streams)
+TEST(reused_streams, the_first_queues_are_the_usual_streams)
 {
 	struct backend_stream *first;
 
@@ -93,18 +92,16 @@ START_TEST(the_first_queues_are_the_usual_streams)
 	ck_assert_uint_eq(made, KEPT + 1);
 	ck_assert_uint_eq((uintptr_t)new_stream(0), KEPT + 2);
 }
-END_TEST
 
-START_TEST(at_first_some_may_be_missing)
+TEST(reused_streams, at_first_some_may_be_missing)
 {
 	making = CUDA_ERROR_OUT_OF_MEMORY;
 	cuda_stream_open();
 	making = CUDA_SUCCESS;
 	ck_assert_uint_eq((uintptr_t)new_stream(0), 1);
 }
-END_TEST
 
-START_TEST(one_with_work_is_not)
+TEST(reused_streams, one_with_work_is_not)
 {
 	struct backend_stream *stream = new_stream(0);
 
@@ -113,27 +110,24 @@ START_TEST(one_with_work_is_not)
 	state = CUDA_SUCCESS;
 	ck_assert_ptr_ne(new_stream(0), stream);
 }
-END_TEST
 
-START_TEST(nor_one_of_a_lost_context)
+TEST(reused_streams, nor_one_of_a_lost_context)
 {
 	struct backend_stream *stream = new_stream(0);
 
 	state = CUDA_ERROR_LAUNCH_FAILED;
 	ck_assert(ends(stream));
 }
-END_TEST
 
-START_TEST(those_with_a_priority_are_not_reused)
+TEST(reused_streams, those_with_a_priority_are_not_reused)
 {
 	struct backend_stream *stream = new_stream(-1);
 
 	ck_assert(ends(stream));
 	ck_assert_ptr_ne(new_stream(0), stream);
 }
-END_TEST
 
-START_TEST(beyond_the_most_they_are_the_drivers)
+TEST(reused_streams, beyond_the_most_they_are_the_drivers)
 {
 	struct backend_stream *first = NULL, *last = NULL;
 
@@ -146,9 +140,8 @@ START_TEST(beyond_the_most_they_are_the_drivers)
 	ck_assert(!ends(first));
 	ck_assert_ptr_eq(new_stream(0), first);
 }
-END_TEST
 
-START_TEST(what_cannot_be_made_takes_no_place)
+TEST(reused_streams, what_cannot_be_made_takes_no_place)
 {
 	struct backend_stream *stream;
 
@@ -159,7 +152,6 @@ START_TEST(what_cannot_be_made_takes_no_place)
 	ck_assert(!ends(stream));
 	ck_assert_ptr_eq(new_stream(0), stream);
 }
-END_TEST
 
 int main(void)
 {
@@ -167,13 +159,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "reused_streams");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, the_first_free_one_is_used_again);
-	tcase_add_test(tests, the_first_queues_are_the_usual_streams);
-	tcase_add_test(tests, at_first_some_may_be_missing);
-	tcase_add_test(tests, one_with_work_is_not);
-	tcase_add_test(tests, nor_one_of_a_lost_context);
-	tcase_add_test(tests, those_with_a_priority_are_not_reused);
-	tcase_add_test(tests, beyond_the_most_they_are_the_drivers);
-	tcase_add_test(tests, what_cannot_be_made_takes_no_place);
+	suite_add(tests, "reused_streams");
 	return suite_run(suite);
 }

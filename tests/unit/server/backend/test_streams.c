@@ -15,7 +15,7 @@ enum { GATE = 0, GATE2 = 64, MARK = 128, MARK2 = 192, DATA = 4096 };
 /* More than the backend has threads. */
 #define MANY 100
 
-START_TEST(commands_of_a_stream_run_in_order)
+TEST(streams, commands_of_a_stream_run_in_order)
 {
 	struct backend_stream *stream = stream_new();
 	word32 *word = memory(DATA);
@@ -38,9 +38,8 @@ START_TEST(commands_of_a_stream_run_in_order)
 	wait_stream(stream);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
-START_TEST(a_blocked_stream_blocks_no_other)
+TEST(streams, a_blocked_stream_blocks_no_other)
 {
 	struct backend_stream *blocked = stream_new(), *other = stream_new();
 
@@ -57,7 +56,6 @@ START_TEST(a_blocked_stream_blocks_no_other)
 	ok(OPS->stream_destroy(blocked));
 	ok(OPS->stream_destroy(other));
 }
-END_TEST
 
 static void *unregister(void *address)
 {
@@ -72,7 +70,7 @@ static void *launch_one(void *stream)
 }
 
 /* The driver's way: until everything has ended, and whoever launches waits as well. */
-START_TEST(unregistering_stops_the_device)
+TEST(streams, unregistering_stops_the_device)
 {
 	struct backend_stream *blocked = stream_new(), *other = stream_new();
 	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -101,9 +99,8 @@ START_TEST(unregistering_stops_the_device)
 	ok(OPS->stream_destroy(other));
 	munmap(at, 4096);
 }
-END_TEST
 
-START_TEST(an_event_orders_two_streams)
+TEST(streams, an_event_orders_two_streams)
 {
 	struct backend_stream *first = stream_new(), *second = stream_new();
 	struct backend_event *event;
@@ -126,11 +123,10 @@ START_TEST(an_event_orders_two_streams)
 	ok(OPS->stream_destroy(first));
 	ok(OPS->stream_destroy(second));
 }
-END_TEST
 
 /* A wait is for the record that was the latest when it was queued, whatever becomes of the
  * event. */
-START_TEST(a_wait_names_a_record)
+TEST(streams, a_wait_names_a_record)
 {
 	struct backend_stream *slow = stream_new(), *fast = stream_new(), *waiter = stream_new();
 	struct backend_event *event;
@@ -157,9 +153,8 @@ START_TEST(a_wait_names_a_record)
 	ok(OPS->stream_destroy(fast));
 	ok(OPS->stream_destroy(waiter));
 }
-END_TEST
 
-START_TEST(waiting_streams_hold_no_threads)
+TEST(streams, waiting_streams_hold_no_threads)
 {
 	struct backend_stream *waiters[MANY], *slow = stream_new(), *free_one = stream_new();
 	struct backend_event *event;
@@ -186,9 +181,8 @@ START_TEST(waiting_streams_hold_no_threads)
 	ok(OPS->stream_destroy(slow));
 	ok(OPS->stream_destroy(free_one));
 }
-END_TEST
 
-START_TEST(more_streams_than_threads_all_finish)
+TEST(streams, more_streams_than_threads_all_finish)
 {
 	struct backend_stream *streams[MANY];
 
@@ -205,9 +199,8 @@ START_TEST(more_streams_than_threads_all_finish)
 	}
 	ck_assert_uint_eq(*(uint32_t *)memory(DATA), MANY);
 }
-END_TEST
 
-START_TEST(a_destroyed_stream_finishes_its_work)
+TEST(streams, a_destroyed_stream_finishes_its_work)
 {
 	struct backend_stream *stream = stream_new();
 
@@ -217,9 +210,8 @@ START_TEST(a_destroyed_stream_finishes_its_work)
 	open_gate(GATE);
 	wait_word(memory(MARK), 1);
 }
-END_TEST
 
-START_TEST(elapsed_time)
+TEST(streams, elapsed_time)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_event *start, *end, *untimed;
@@ -248,7 +240,6 @@ START_TEST(elapsed_time)
 	ok(OPS->event_destroy(untimed));
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 /* Endless kernels and copies alike; what did not begin does not begin. */
 START_TEST(a_fence_stops_everything)
@@ -280,7 +271,7 @@ START_TEST(a_fence_stops_everything)
 }
 END_TEST
 
-START_TEST(written_values)
+TEST(streams, written_values)
 {
 	struct backend_stream *stream = stream_new();
 	uint64_t *words = memory(DATA);
@@ -303,7 +294,6 @@ START_TEST(written_values)
 		CUDA_ERROR_INVALID_VALUE);
 	ok(OPS->stream_destroy(stream));
 }
-END_TEST
 
 static struct backend_module **list_one(void *context, uint32_t *ret_count)
 {
@@ -328,7 +318,7 @@ static void end_kernels(struct backend_module *module, uint64_t mark, uint64_t v
 	}
 }
 
-START_TEST(kernels_of_one_module_are_ended_and_no_others)
+TEST(streams, kernels_of_one_module_are_ended_and_no_others)
 {
 	struct backend_stream *endless = stream_new(), *other = stream_new();
 	struct backend_module *theirs = bed_load(), *ours = bed.module;
@@ -358,7 +348,6 @@ START_TEST(kernels_of_one_module_are_ended_and_no_others)
 	ok(OPS->stream_destroy(other));
 	ok(OPS->module_unload(theirs));
 }
-END_TEST
 
 int main(void)
 {
@@ -366,17 +355,7 @@ int main(void)
 	TCase *tests = suite_case(suite, "streams");
 
 	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
-	tcase_add_test(tests, commands_of_a_stream_run_in_order);
-	tcase_add_test(tests, a_blocked_stream_blocks_no_other);
-	tcase_add_test(tests, kernels_of_one_module_are_ended_and_no_others);
-	tcase_add_test(tests, unregistering_stops_the_device);
-	tcase_add_test(tests, an_event_orders_two_streams);
-	tcase_add_test(tests, a_wait_names_a_record);
-	tcase_add_test(tests, waiting_streams_hold_no_threads);
-	tcase_add_test(tests, more_streams_than_threads_all_finish);
-	tcase_add_test(tests, a_destroyed_stream_finishes_its_work);
-	tcase_add_test(tests, elapsed_time);
-	tcase_add_test(tests, written_values);
+	suite_add(tests, "streams");
 	tcase_add_exit_test(tests, a_fence_stops_everything, FENCED);
 	return suite_run(suite);
 }

@@ -150,7 +150,7 @@ static void expect_function(const struct fatbin_bytes *cubin, const char *name)
 	ck_assert_uint_eq(count_operands(cubin, name, FIRST_HALF), 0);
 }
 
-START_TEST(kernels_that_assert_have_the_rings_address_and_an_assertions_trap)
+TEST(text, kernels_that_assert_have_the_rings_address_and_an_assertions_trap)
 {
 	struct backend_text text = {.ring = RING};
 	struct fatbin_bytes cubin = {0};
@@ -164,9 +164,8 @@ START_TEST(kernels_that_assert_have_the_rings_address_and_an_assertions_trap)
 	ck_assert_uint_eq(count(&cubin, "__assertfail", UINT64_MAX, PLAIN_TRAP), 0);
 	free(cubin.at);
 }
-END_TEST
 
-START_TEST(kernels_that_only_print_get_no_more)
+TEST(text, kernels_that_only_print_get_no_more)
 {
 	struct backend_text text = {.ring = RING};
 	struct fatbin_bytes cubin = {0};
@@ -179,7 +178,6 @@ START_TEST(kernels_that_only_print_get_no_more)
 	ck_assert_uint_eq(count_operands(&cubin, "__assertfail", RING >> 32), 0);
 	free(cubin.at);
 }
-END_TEST
 
 static void expect_unchanged(uint64_t ring)
 {
@@ -191,23 +189,21 @@ static void expect_unchanged(uint64_t ring)
 	ck_assert_uint_eq(text.uses, 0);
 }
 
-START_TEST(kernels_that_do_neither_stay_as_they_are)
+TEST(text, kernels_that_do_neither_stay_as_they_are)
 {
 	cuda_text_open();
 	load("constants.cubin");
 	expect_unchanged(RING);
 }
-END_TEST
 
-START_TEST(for_a_ring_at_another_place_of_a_window_nothing_is_changed)
+TEST(text, for_a_ring_at_another_place_of_a_window_nothing_is_changed)
 {
 	cuda_text_open();
 	expect_unchanged(RING + 4096);
 }
-END_TEST
 
 /* Very many members of a fat binary may ask for our functions, and get none. */
-START_TEST(many_cubins_for_one_ring_make_its_functions_once)
+TEST(text, many_cubins_for_one_ring_make_its_functions_once)
 {
 	Elf64_Shdr *info;
 
@@ -220,9 +216,8 @@ START_TEST(many_cubins_for_one_ring_make_its_functions_once)
 		expect_unchanged(RING);
 	ck_assert_uint_lt(allocated, 10 * compiled[0].bytes);
 }
-END_TEST
 
-START_TEST(each_ring_has_its_own)
+TEST(text, each_ring_has_its_own)
 {
 	struct backend_text text = {.ring = RING + (UINT64_C(1) << 32)};
 	struct fatbin_bytes cubin = {0};
@@ -237,17 +232,15 @@ START_TEST(each_ring_has_its_own)
 	expect_function(&cubin, "__assertfail");
 	free(cubin.at);
 }
-END_TEST
 
 /* ---- compilers ---- */
 
-START_TEST(without_a_compiler_nothing_is_changed)
+TEST(text, without_a_compiler_nothing_is_changed)
 {
 	link_code = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
 	cuda_text_open();
 	expect_unchanged(RING);
 }
-END_TEST
 
 static uint8_t *find(struct image *in, uint64_t half)
 {
@@ -258,21 +251,19 @@ static uint8_t *find(struct image *in, uint64_t half)
 }
 
 /* There is no trap that could be marked. */
-START_TEST(functions_of_an_unknown_form_are_not_used)
+TEST_LOOP(text, functions_of_an_unknown_form_are_not_used, 0, 2)
 {
 	memset(find(&compiled[_i], PLAIN_TRAP), 0, sizeof(uint64_t));
 	cuda_text_open();
 	expect_unchanged(RING);
 }
-END_TEST
 
-START_TEST(functions_that_differ_in_more_than_the_address_are_not_used)
+TEST(text, functions_that_differ_in_more_than_the_address_are_not_used)
 {
 	find(&compiled[1], PLAIN_TRAP)[16] ^= 1;
 	cuda_text_open();
 	expect_unchanged(RING);
 }
-END_TEST
 
 int main(void)
 {
@@ -280,15 +271,7 @@ int main(void)
 	TCase *tests = tcase_create("text");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, kernels_that_assert_have_the_rings_address_and_an_assertions_trap);
-	tcase_add_test(tests, kernels_that_only_print_get_no_more);
-	tcase_add_test(tests, kernels_that_do_neither_stay_as_they_are);
-	tcase_add_test(tests, for_a_ring_at_another_place_of_a_window_nothing_is_changed);
-	tcase_add_test(tests, many_cubins_for_one_ring_make_its_functions_once);
-	tcase_add_test(tests, each_ring_has_its_own);
-	tcase_add_test(tests, without_a_compiler_nothing_is_changed);
-	tcase_add_loop_test(tests, functions_of_an_unknown_form_are_not_used, 0, 2);
-	tcase_add_test(tests, functions_that_differ_in_more_than_the_address_are_not_used);
+	suite_add(tests, "text");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -123,7 +123,7 @@ static int64_t off_by(struct backend_time time, int64_t at)
 	return llabs(time.device - at);
 }
 
-START_TEST(times_of_one_executor_are_exact)
+TEST(ticks, times_of_one_executor_are_exact)
 {
 	int64_t first, at;
 	struct backend_time from = time_now(&first), time;
@@ -138,11 +138,10 @@ START_TEST(times_of_one_executor_are_exact)
 	ck_assert_uint_lt(world.records, 5000);
 	ck_assert_uint_eq(world.stamps, 1);
 }
-END_TEST
 
 /* A program that times itself once a second, for a day and longer: a driver that counts from the
  * first event alone would be wrong by 4 ms. */
-START_TEST(a_day_does_not_add_up)
+TEST(ticks, a_day_does_not_add_up)
 {
 	int64_t at, worst = 0;
 
@@ -157,13 +156,12 @@ START_TEST(a_day_does_not_add_up)
 	ck_assert_int_lt(worst, 10000);
 	ck_assert_uint_lt(world.stamps, 30 * 3600 / 10);
 }
-END_TEST
 
 static const int64_t pauses[] = {1 * SECOND, 20 * SECOND, HOUR, 24 * HOUR, 24 * 30 * HOUR};
 
 /* A standby that becomes the active executor long after it was started, or a program that slept: a
  * short time is exact behind it, and the device's timer is found again. */
-START_TEST(a_pause_costs_nothing)
+TEST_LOOP(ticks, a_pause_costs_nothing, 0, sizeof(pauses) / sizeof(pauses[0]))
 {
 	int64_t begun, ended, before;
 	struct backend_time from, to;
@@ -177,10 +175,9 @@ START_TEST(a_pause_costs_nothing)
 	ck_assert_int_lt(off_by(from, begun), 10000);
 	ck_assert_int_lt(off_by(to, ended), 10000);
 }
-END_TEST
 
 /* Two processes: nothing is common but the device's timer. */
-START_TEST(two_executors_agree)
+TEST(ticks, two_executors_agree)
 {
 	int64_t begun, ended;
 	struct backend_time from = time_now(&begun), to;
@@ -191,10 +188,9 @@ START_TEST(two_executors_agree)
 	to = time_now(&ended);
 	ck_assert_int_lt(llabs((to.device - from.device) - (ended - begun)), 10000);
 }
-END_TEST
 
 /* A busy device: the kernel that reads the timer came late. */
-START_TEST(a_wide_stamp_does_not_replace_a_tight_one)
+TEST(ticks, a_wide_stamp_does_not_replace_a_tight_one)
 {
 	int64_t at;
 	struct backend_time time;
@@ -207,9 +203,8 @@ START_TEST(a_wide_stamp_does_not_replace_a_tight_one)
 	time = time_now(&at);
 	ck_assert_int_lt(off_by(time, at), 10000);
 }
-END_TEST
 
-START_TEST(the_tightest_of_several_counts)
+TEST(ticks, the_tightest_of_several_counts)
 {
 	struct backend_time time;
 	int64_t at;
@@ -226,11 +221,10 @@ START_TEST(the_tightest_of_several_counts)
 	time = time_now(&at);
 	ck_assert_int_lt(off_by(time, at), 1000);
 }
-END_TEST
 
 /* Our stream shares a queue with a kernel that runs for long: times of recent bases are given,
  * those that would be rounded too much wait. */
-START_TEST(a_base_that_does_not_come)
+TEST(ticks, a_base_that_does_not_come)
 {
 	struct backend_event event;
 	struct backend_time time;
@@ -248,19 +242,17 @@ START_TEST(a_base_that_does_not_come)
 	world.ours[TICKS_EVENT_A].there = world.ours[TICKS_EVENT_B].there = true;
 	ck_assert_int_eq(ticks_time(&ticks, &event, host(), &time), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(an_event_that_is_not_there_has_no_time)
+TEST(ticks, an_event_that_is_not_there_has_no_time)
 {
 	struct backend_event event = {0};
 	struct backend_time time;
 
 	ck_assert_int_eq(ticks_time(&ticks, &event, host(), &time), CUDA_ERROR_NOT_READY);
 }
-END_TEST
 
 /* A driver that cannot compile: the chain is there, the device's timer is not. */
-START_TEST(without_stamps)
+TEST(ticks, without_stamps)
 {
 	int64_t first, second;
 	struct backend_time from, to;
@@ -273,11 +265,10 @@ START_TEST(without_stamps)
 	ck_assert_int_eq(from.device, 0);
 	ck_assert_int_eq(to.device, 0);
 }
-END_TEST
 
 /* Kernels without end fill the device when the chain has become too long: times are known here, and
  * not beyond. */
-START_TEST(a_stamp_that_does_not_come)
+TEST(ticks, a_stamp_that_does_not_come)
 {
 	struct backend_event event;
 	struct backend_time first, second;
@@ -301,7 +292,6 @@ START_TEST(a_stamp_that_does_not_come)
 	ck_assert_int_eq(ticks_time(&ticks, &event, host(), &second), CUDA_SUCCESS);
 	ck_assert_int_lt(off_by(second, event.at), 10000);
 }
-END_TEST
 
 int main(void)
 {
@@ -309,15 +299,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "ticks");
 
 	tcase_add_checked_fixture(tests, begin, NULL);
-	tcase_add_test(tests, times_of_one_executor_are_exact);
-	tcase_add_test(tests, a_day_does_not_add_up);
-	tcase_add_loop_test(tests, a_pause_costs_nothing, 0, sizeof(pauses) / sizeof(pauses[0]));
-	tcase_add_test(tests, two_executors_agree);
-	tcase_add_test(tests, a_wide_stamp_does_not_replace_a_tight_one);
-	tcase_add_test(tests, the_tightest_of_several_counts);
-	tcase_add_test(tests, a_base_that_does_not_come);
-	tcase_add_test(tests, an_event_that_is_not_there_has_no_time);
-	tcase_add_test(tests, without_stamps);
-	tcase_add_test(tests, a_stamp_that_does_not_come);
+	suite_add(tests, "ticks");
 	return suite_run(suite);
 }

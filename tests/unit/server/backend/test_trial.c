@@ -36,53 +36,47 @@ static void try(const char *mode, unsigned patience_ms)
 	free(image);
 }
 
-START_TEST(faults_that_are_contained_are_proved_to_be)
+TEST(trial, faults_that_are_contained_are_proved_to_be)
 {
 	try("named", PATIENCE_MS);
 	ck_assert_str_eq(why, "");
 }
-END_TEST
 
-START_TEST(a_fault_that_is_not_contained_is_no_proof)
+TEST(trial, a_fault_that_is_not_contained_is_no_proof)
 {
 	try("unknown", PATIENCE_MS);
 	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
 }
-END_TEST
 
-START_TEST(a_fault_of_which_nothing_is_said_is_no_proof)
+TEST(trial, a_fault_of_which_nothing_is_said_is_no_proof)
 {
 	try("silent", 200);
 	ck_assert_str_eq(why, "after crash_trap: the fault was not reported in time");
 }
-END_TEST
 
-START_TEST(a_fault_that_is_taken_for_another_is_no_proof)
+TEST(trial, a_fault_that_is_taken_for_another_is_no_proof)
 {
 	kernels.culprits[1].code = CUDA_ERROR_ASSERT;
 	try("named", PATIENCE_MS);
 	ck_assert_str_eq(why, "after crash_illegal: another fault was named (code 715)");
 }
-END_TEST
 
-START_TEST(a_count_that_is_not_exact_is_no_proof)
+TEST(trial, a_count_that_is_not_exact_is_no_proof)
 {
 	kernels.survivor = "count_beside_wrong";
 	try("named", PATIENCE_MS);
 	ck_assert_str_eq(why, "after crash_trap: the kernel beside it has counted wrong");
 }
-END_TEST
 
-START_TEST(a_kernel_that_does_not_begin_is_no_proof)
+TEST(trial, a_kernel_that_does_not_begin_is_no_proof)
 {
 	kernels.survivor = "crash_stack_and_there_is_none";
 	try("named", PATIENCE_MS);
 	ck_assert_str_eq(why, "a kernel cannot be launched (code 500)");
 }
-END_TEST
 
 /* Its context goes on, as if nobody had used it. */
-START_TEST(a_rehearsal_leaves_nothing)
+TEST(trial, a_rehearsal_leaves_nothing)
 {
 	open_device("named");
 	/* The second culprit is not rehearsed. */
@@ -94,16 +88,14 @@ START_TEST(a_rehearsal_leaves_nothing)
 	free(image);
 	OPS->close();
 }
-END_TEST
 
-START_TEST(a_rehearsal_fails_where_a_fault_is_not_contained)
+TEST(trial, a_rehearsal_fails_where_a_fault_is_not_contained)
 {
 	open_device("unknown");
 	ck_assert(!trial_rehearse(OPS, &kernels, PATIENCE_MS, why));
 	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
 	free(image);
 }
-END_TEST
 
 /* Stands still once, as a machine does, for longer than a step may take. */
 static CUresult query_after_a_standstill(struct backend_stream *stream)
@@ -118,7 +110,7 @@ static CUresult query_after_a_standstill(struct backend_stream *stream)
 	return CUDA_ERROR_NOT_READY;
 }
 
-START_TEST(a_machine_that_stands_still_is_no_silence_of_the_device)
+TEST(trial, a_machine_that_stands_still_is_no_silence_of_the_device)
 {
 	struct backend_ops slow;
 
@@ -129,17 +121,15 @@ START_TEST(a_machine_that_stands_still_is_no_silence_of_the_device)
 	ck_assert_str_eq(why, "");
 	free(image);
 }
-END_TEST
 
 /* As if the driver were not known. */
-START_TEST(an_executor_that_is_told_so_contains_nothing)
+TEST(trial, an_executor_that_is_told_so_contains_nothing)
 {
 	backend_is_unproved = true;
 	try("named", PATIENCE_MS);
 	ck_assert(!backend_contains);
 	ck_assert_str_eq(why, "after crash_trap: the fault is not contained");
 }
-END_TEST
 
 int main(void)
 {
@@ -147,16 +137,7 @@ int main(void)
 	TCase *tests = tcase_create("trial");
 
 	tcase_set_timeout(tests, 20);
-	tcase_add_test(tests, faults_that_are_contained_are_proved_to_be);
-	tcase_add_test(tests, a_fault_that_is_not_contained_is_no_proof);
-	tcase_add_test(tests, a_fault_of_which_nothing_is_said_is_no_proof);
-	tcase_add_test(tests, a_fault_that_is_taken_for_another_is_no_proof);
-	tcase_add_test(tests, a_count_that_is_not_exact_is_no_proof);
-	tcase_add_test(tests, a_kernel_that_does_not_begin_is_no_proof);
-	tcase_add_test(tests, a_rehearsal_leaves_nothing);
-	tcase_add_test(tests, a_rehearsal_fails_where_a_fault_is_not_contained);
-	tcase_add_test(tests, a_machine_that_stands_still_is_no_silence_of_the_device);
-	tcase_add_test(tests, an_executor_that_is_told_so_contains_nothing);
+	suite_add(tests, "trial");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

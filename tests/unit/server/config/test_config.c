@@ -23,7 +23,7 @@ static void write_file(const char *text)
 	close(fd);
 }
 
-START_TEST(defaults_are_those_of_the_table)
+TEST(config, defaults_are_those_of_the_table)
 {
 	struct config config;
 
@@ -35,9 +35,8 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
 	ck_assert(config_uses_gpu(&config));
 }
-END_TEST
 
-START_TEST(file_is_read)
+TEST(config, file_is_read)
 {
 	struct config config;
 	char text[256];
@@ -54,7 +53,6 @@ START_TEST(file_is_read)
 	ck_assert_uint_eq(config.standbys, 0);
 	unlink(path);
 }
-END_TEST
 
 /* Text of a file, line and key that the error must name. */
 static const struct {
@@ -101,7 +99,7 @@ static const struct {
 	{"[user 7]\nmemory_guarantee = 2G\n\nmemory_limit = 1G\n", 4, "memory_guarantee is more than"},
 };
 
-START_TEST(errors_name_file_line_and_key)
+TEST_LOOP(config, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]))
 {
 	struct config config;
 	char text[512], place[128];
@@ -114,10 +112,9 @@ START_TEST(errors_name_file_line_and_key)
 	ck_assert_msg(strstr(text, bad[_i].part) != NULL, "%s", text);
 	unlink(path);
 }
-END_TEST
 
 /* What stands behind a line that is wrong is looked at all the same. */
-START_TEST(every_wrong_line_is_named)
+TEST(config, every_wrong_line_is_named)
 {
 	struct config config;
 	char text[1024], wanted[1024];
@@ -142,9 +139,8 @@ START_TEST(every_wrong_line_is_named)
 	ck_assert_str_eq(strrchr(text, '\n'), "\nand 2 more");
 	unlink(path);
 }
-END_TEST
 
-START_TEST(a_comment_may_follow_a_value)
+TEST(config, a_comment_may_follow_a_value)
 {
 	struct config config;
 	char text[256], file[2048];
@@ -162,7 +158,6 @@ START_TEST(a_comment_may_follow_a_value)
 	ck_assert_str_eq(config.socket, "/tmp/a#b;c.sock");
 	unlink(path);
 }
-END_TEST
 
 static struct terms find(const struct config *config, const struct subject *subject)
 {
@@ -174,7 +169,7 @@ static struct terms find(const struct config *config, const struct subject *subj
 	return terms;
 }
 
-START_TEST(a_section_says_for_whom_a_key_holds)
+TEST(config, a_section_says_for_whom_a_key_holds)
 {
 	const struct subject user = {.uid = 7}, python = {.uid = 8, .executable = "/usr/bin/python3.11"},
 			     pod = {.uid = 7,
@@ -214,9 +209,8 @@ START_TEST(a_section_says_for_whom_a_key_holds)
 	ck_assert_str_eq(text, "");
 	unlink(path);
 }
-END_TEST
 
-START_TEST(a_section_may_be_for_one_device)
+TEST(config, a_section_may_be_for_one_device)
 {
 	const struct subject user = {.uid = 7};
 	struct config config;
@@ -240,10 +234,9 @@ START_TEST(a_section_may_be_for_one_device)
 	ck_assert_uint_eq(terms.weight, 100);
 	unlink(path);
 }
-END_TEST
 
 /* As systemd names a control group whose unit has a dash. */
-START_TEST(backslash_of_a_control_group_is_one)
+TEST(config, backslash_of_a_control_group_is_one)
 {
 	const struct subject scope = {.cgroup = "/machine.slice/machine-qemu\\x2d1.scope"};
 	struct config config;
@@ -255,10 +248,9 @@ START_TEST(backslash_of_a_control_group_is_one)
 	ck_assert_uint_eq(find(&config, &scope).memory_limit, UINT64_C(1) << 30);
 	unlink(path);
 }
-END_TEST
 
 /* Some editors begin a file with a byte order mark. */
-START_TEST(a_section_at_the_start_of_a_file_is_one)
+TEST(config, a_section_at_the_start_of_a_file_is_one)
 {
 	struct config config;
 	char text[256];
@@ -270,9 +262,8 @@ START_TEST(a_section_at_the_start_of_a_file_is_one)
 	ck_assert_uint_eq(config.rules.count, 1);
 	unlink(path);
 }
-END_TEST
 
-START_TEST(users_have_names)
+TEST(config, users_have_names)
 {
 	struct config config;
 	char text[256];
@@ -284,9 +275,8 @@ START_TEST(users_have_names)
 	ck_assert_uint_eq(find(&config, &(struct subject){.uid = 1}).memory_limit, 0);
 	unlink(path);
 }
-END_TEST
 
-START_TEST(sections_are_bounded)
+TEST(config, sections_are_bounded)
 {
 	char text[256], *file = calloc(RULES_MAX + 2, 16);
 	struct config config;
@@ -305,9 +295,8 @@ START_TEST(sections_are_bounded)
 	unlink(path);
 	free(file);
 }
-END_TEST
 
-START_TEST(a_section_may_be_as_long_as_a_pod_makes_it)
+TEST(config, a_section_may_be_as_long_as_a_pod_makes_it)
 {
 	char text[256], file[400], pattern[RULE_PATTERN_MAX + 1] = "/";
 	struct config config;
@@ -323,9 +312,8 @@ START_TEST(a_section_may_be_as_long_as_a_pod_makes_it)
 	}
 	ck_assert_ptr_nonnull(strstr(text, ":1: a section of more than 255 bytes"));
 }
-END_TEST
 
-START_TEST(what_takes_effect_at_the_next_start_is_named)
+TEST(config, what_takes_effect_at_the_next_start_is_named)
 {
 	struct config config, other;
 	char text[64];
@@ -342,9 +330,8 @@ START_TEST(what_takes_effect_at_the_next_start_is_named)
 	config_differences(&config, &other, text, 8);
 	ck_assert_str_eq(text, "socket,");
 }
-END_TEST
 
-START_TEST(missing_file_is_told_apart)
+TEST(config, missing_file_is_told_apart)
 {
 	struct config config;
 	char text[256];
@@ -354,10 +341,9 @@ START_TEST(missing_file_is_told_apart)
 		config_read(&config, "/nonexistent/frmps.conf", text, sizeof(text)), CONFIG_E_MISSING);
 	ck_assert_ptr_nonnull(strstr(text, "/nonexistent/frmps.conf"));
 }
-END_TEST
 
 /* What is in it is not known: defaults would be a guess. */
-START_TEST(a_file_that_cannot_be_read_is_an_error)
+TEST(config, a_file_that_cannot_be_read_is_an_error)
 {
 	struct config config;
 	char text[256];
@@ -366,10 +352,9 @@ START_TEST(a_file_that_cannot_be_read_is_an_error)
 	ck_assert_int_eq(config_read(&config, "/tmp", text, sizeof(text)), CONFIG_E_INVALID);
 	ck_assert_str_eq(text, "/tmp: Is a directory");
 }
-END_TEST
 
 /* Nobody writes to the one, and the other has no end. */
-START_TEST(what_is_no_file_is_not_waited_for)
+TEST(config, what_is_no_file_is_not_waited_for)
 {
 	struct config config;
 	char text[256], pipe[] = "/tmp/frmps-test-XXXXXX";
@@ -387,9 +372,8 @@ START_TEST(what_is_no_file_is_not_waited_for)
 	ck_assert_int_eq(config_read(&config, "/dev/null", text, sizeof(text)), 0);
 	alarm(0);
 }
-END_TEST
 
-START_TEST(an_indented_line_is_a_line)
+TEST(config, an_indented_line_is_a_line)
 {
 	struct config config;
 	char text[256];
@@ -402,7 +386,6 @@ START_TEST(an_indented_line_is_a_line)
 	ck_assert_uint_eq(config.device, 1);
 	unlink(path);
 }
-END_TEST
 
 /* A line of that many bytes, with its newline and a terminator, that ends in `end`. */
 static void write_long_line(char *line, size_t bytes, char begin, const char *end)
@@ -414,7 +397,7 @@ static void write_long_line(char *line, size_t bytes, char begin, const char *en
 }
 
 /* Wherever its end may lie. */
-START_TEST(a_comment_of_any_length_sets_nothing)
+TEST(config, a_comment_of_any_length_sets_nothing)
 {
 	struct config config;
 	char text[256], file[2048];
@@ -430,9 +413,8 @@ START_TEST(a_comment_of_any_length_sets_nothing)
 		unlink(path);
 	}
 }
-END_TEST
 
-START_TEST(a_line_that_is_too_long_is_an_error)
+TEST(config, a_line_that_is_too_long_is_an_error)
 {
 	struct config config;
 	char text[512], place[128], file[2048];
@@ -447,9 +429,8 @@ START_TEST(a_line_that_is_too_long_is_an_error)
 	ck_assert_uint_eq(config.standbys, 1);
 	unlink(path);
 }
-END_TEST
 
-START_TEST(long_text_is_refused)
+TEST(config, long_text_is_refused)
 {
 	struct config config;
 	char text[256], value[CONFIG_TEXT_MAX + 1];
@@ -461,9 +442,8 @@ START_TEST(long_text_is_refused)
 	value[CONFIG_TEXT_MAX - 1] = '\0';
 	ck_assert_int_eq(config_set(&config, "socket", value, text, sizeof(text)), 0);
 }
-END_TEST
 
-START_TEST(help_names_every_key_and_can_be_read_back)
+TEST(config, help_names_every_key_and_can_be_read_back)
 {
 	struct config config;
 	char *help = NULL, text[256];
@@ -490,9 +470,8 @@ START_TEST(help_names_every_key_and_can_be_read_back)
 	unlink(path);
 	free(help);
 }
-END_TEST
 
-START_TEST(socket_has_a_default)
+TEST(config, socket_has_a_default)
 {
 	struct config config;
 	char text[256];
@@ -506,7 +485,6 @@ START_TEST(socket_has_a_default)
 	ck_assert_int_eq(config_default_socket(&config, text, sizeof(text)), 0);
 	ck_assert_str_eq(config.socket, "/tmp/given.sock");
 }
-END_TEST
 
 static const char *find_variable(char **list, const char *name)
 {
@@ -522,7 +500,7 @@ static const char *find_variable(char **list, const char *name)
 	return found;
 }
 
-START_TEST(children_get_a_clean_environment)
+TEST(config, children_get_a_clean_environment)
 {
 	char library_path[256], queues[16];
 	char *parent[] = {(char *)"HOME=/root", library_path,
@@ -544,9 +522,8 @@ START_TEST(children_get_a_clean_environment)
 	ck_assert_ptr_null(find_variable(child, "NOTIFY_SOCKET"));
 	heritage_environment_free(child);
 }
-END_TEST
 
-START_TEST(emptied_lists_are_dropped)
+TEST(config, emptied_lists_are_dropped)
 {
 	char *parent[] = {(char *)"LD_LIBRARY_PATH=/tmp", (char *)"LD_PRELOAD=libcuda.so.1",
 		(char *)"CUDA_VISIBLE_DEVICES=3", NULL};
@@ -557,10 +534,9 @@ START_TEST(emptied_lists_are_dropped)
 	ck_assert_str_eq(find_variable(child, "CUDA_VISIBLE_DEVICES"), "3");
 	heritage_environment_free(child);
 }
-END_TEST
 
 /* A token of the service's, for example. */
-START_TEST(users_see_nothing_of_the_services_environment)
+TEST(config, users_see_nothing_of_the_services_environment)
 {
 	char *variables[] = {(char *)"SECRET=1", (char *)"PATH=/bin", (char *)"PATHS=2", (char *)"FRMPS_X=3",
 		(char *)"AWS_KEY=4", (char *)"LD_LIBRARY_PATH=/lib", NULL};
@@ -571,7 +547,6 @@ START_TEST(users_see_nothing_of_the_services_environment)
 	ck_assert_str_eq(variables[2], "LD_LIBRARY_PATH=/lib");
 	ck_assert_ptr_null(variables[3]);
 }
-END_TEST
 
 static const struct {
 	const char *list;
@@ -580,46 +555,19 @@ static const struct {
 } devices[] = {{NULL, 2, "2"}, {"", 1, "1"}, {"3,5", 0, "3"}, {"3,5", 1, "5"}, {"3,5", 2, NULL},
 	{"GPU-aa,MIG-bb", 1, "MIG-bb"}};
 
-START_TEST(device_number_counts_in_the_operators_list)
+TEST_LOOP(config, device_number_counts_in_the_operators_list, 0, sizeof(devices) / sizeof(devices[0]))
 {
 	char *visible = heritage_visible_device(devices[_i].list, devices[_i].device);
 
 	ck_assert_pstr_eq(visible, devices[_i].visible);
 	free(visible);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("config");
 	TCase *tests = suite_case(suite, "config");
 
-	tcase_add_test(tests, defaults_are_those_of_the_table);
-	tcase_add_test(tests, file_is_read);
-	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
-	tcase_add_test(tests, every_wrong_line_is_named);
-	tcase_add_test(tests, a_comment_may_follow_a_value);
-	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
-	tcase_add_test(tests, a_section_at_the_start_of_a_file_is_one);
-	tcase_add_test(tests, users_have_names);
-	tcase_add_test(tests, a_section_may_be_for_one_device);
-	tcase_add_test(tests, backslash_of_a_control_group_is_one);
-	tcase_add_test(tests, sections_are_bounded);
-	tcase_add_test(tests, a_section_may_be_as_long_as_a_pod_makes_it);
-	tcase_add_test(tests, what_takes_effect_at_the_next_start_is_named);
-	tcase_add_test(tests, missing_file_is_told_apart);
-	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);
-	tcase_add_test(tests, what_is_no_file_is_not_waited_for);
-	tcase_add_test(tests, an_indented_line_is_a_line);
-	tcase_add_test(tests, a_comment_of_any_length_sets_nothing);
-	tcase_add_test(tests, a_line_that_is_too_long_is_an_error);
-	tcase_add_test(tests, long_text_is_refused);
-	tcase_add_test(tests, help_names_every_key_and_can_be_read_back);
-	tcase_add_test(tests, socket_has_a_default);
-	tcase_add_test(tests, children_get_a_clean_environment);
-	tcase_add_test(tests, emptied_lists_are_dropped);
-	tcase_add_test(tests, users_see_nothing_of_the_services_environment);
-	tcase_add_loop_test(
-		tests, device_number_counts_in_the_operators_list, 0, sizeof(devices) / sizeof(devices[0]));
+	suite_add(tests, "config");
 	return suite_run(suite);
 }

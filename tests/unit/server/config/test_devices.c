@@ -19,7 +19,7 @@ static const uint8_t uuids[COUNT][16] = {
 static struct devices devices;
 static char text[256];
 
-START_TEST(lists_name_devices_in_their_order)
+TEST(devices, lists_name_devices_in_their_order)
 {
 	static const struct {
 		const char *list;
@@ -47,10 +47,9 @@ START_TEST(lists_name_devices_in_their_order)
 		}
 	}
 }
-END_TEST
 
 /* Also without the driver: frmps-server --check-config has none. */
-START_TEST(wrong_lists_are_named)
+TEST(devices, wrong_lists_are_named)
 {
 	static const char *const rows[][2] = {
 		{"first", "devices: \"first\" is neither a number nor a UUID (GPU-…), nor all"},
@@ -66,9 +65,8 @@ START_TEST(wrong_lists_are_named)
 		ck_assert_str_eq(text, rows[i][1]);
 	}
 }
-END_TEST
 
-START_TEST(devices_that_are_not_there_are_named)
+TEST(devices, devices_that_are_not_there_are_named)
 {
 	ck_assert_int_eq(devices_find("0,4", COUNT, uuids, &devices, text, sizeof(text)), DEVICES_E_WRONG);
 	ck_assert_str_eq(text, "devices: \"4\" is no device: there are 4, from 0");
@@ -76,9 +74,8 @@ START_TEST(devices_that_are_not_there_are_named)
 		devices_find("GPU-1122,0", COUNT, uuids, &devices, text, sizeof(text)), DEVICES_E_WRONG);
 	ck_assert_str_eq(text, "devices: \"GPU-1122\" is the beginning of no UUID, or of several");
 }
-END_TEST
 
-START_TEST(there_is_a_most)
+TEST(devices, there_is_a_most)
 {
 	char list[2 * PLACE_DEVICES + 2] = "0";
 
@@ -90,9 +87,8 @@ START_TEST(there_is_a_most)
 	ck_assert_int_eq(devices_find(list, COUNT, uuids, &devices, text, sizeof(text)), DEVICES_E_WRONG);
 	ck_assert_str_eq(text, "devices: more than 64");
 }
-END_TEST
 
-START_TEST(copies_have_uuids_of_their_own)
+TEST(devices, copies_have_uuids_of_their_own)
 {
 	uint8_t all[PLACE_DEVICES][16];
 	char name[UUID_TEXT];
@@ -106,17 +102,12 @@ START_TEST(copies_have_uuids_of_their_own)
 			uuid_find(name, strlen(name), PLACE_DEVICES, (const uint8_t(*)[16])all), (int)i);
 	}
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("devices");
 	TCase *tests = suite_case(suite, "devices");
 
-	tcase_add_test(tests, lists_name_devices_in_their_order);
-	tcase_add_test(tests, wrong_lists_are_named);
-	tcase_add_test(tests, devices_that_are_not_there_are_named);
-	tcase_add_test(tests, there_is_a_most);
-	tcase_add_test(tests, copies_have_uuids_of_their_own);
+	suite_add(tests, "devices");
 	return suite_run(suite);
 }

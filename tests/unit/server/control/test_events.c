@@ -111,7 +111,7 @@ static void end(void)
  * The list
  */
 
-START_TEST(an_event_says_when_who_and_what)
+TEST(events, an_event_says_when_who_and_what)
 {
 	const struct event_about about = {ONE, 7, 4712, "kern\x1b[el"};
 	const json_t *event;
@@ -143,9 +143,8 @@ START_TEST(an_event_says_when_who_and_what)
 	json_decref(root);
 	end();
 }
-END_TEST
 
-START_TEST(others_see_only_their_own)
+TEST(events, others_see_only_their_own)
 {
 	json_t *root;
 
@@ -166,10 +165,9 @@ START_TEST(others_see_only_their_own)
 	ck_assert(!events_has_later(&fake->daemon, OTHER, 2));
 	end();
 }
-END_TEST
 
 /* A user who does something again and again hides neither what others did nor his own fault. */
-START_TEST(what_is_frequent_does_not_drive_out_what_is_rare)
+TEST(events, what_is_frequent_does_not_drive_out_what_is_rare)
 {
 	const json_t *latest;
 	json_t *root;
@@ -196,9 +194,8 @@ START_TEST(what_is_frequent_does_not_drive_out_what_is_rare)
 	ck_assert_uint_eq(count_of(ONE, "lost"), EVENTS_MAX / 2 - 1);
 	end();
 }
-END_TEST
 
-START_TEST(there_is_a_bound_for_all_users_together)
+TEST(events, there_is_a_bound_for_all_users_together)
 {
 	fake = fake_new(1);
 	for (unsigned i = 0; i < 2 * EVENTS_MAX; i++)
@@ -207,9 +204,8 @@ START_TEST(there_is_a_bound_for_all_users_together)
 	ck_assert_uint_eq(fake->daemon.events.count, EVENTS_MAX);
 	end();
 }
-END_TEST
 
-START_TEST(faults_are_the_verdicts_the_latest_first)
+TEST(events, faults_are_the_verdicts_the_latest_first)
 {
 	json_t *root, *list;
 
@@ -231,10 +227,9 @@ START_TEST(faults_are_the_verdicts_the_latest_first)
 	json_decref(root);
 	end();
 }
-END_TEST
 
 /* Of those that a program can cause as often as it likes. */
-START_TEST(what_is_beyond_the_bound_is_counted)
+TEST(events, what_is_beyond_the_bound_is_counted)
 {
 	fake = fake_new(1);
 	note_many(ONE, EVENT_limit, 100);
@@ -243,7 +238,6 @@ START_TEST(what_is_beyond_the_bound_is_counted)
 	ck_assert_uint_eq(fake->daemon.counters.log_lines_left_out, 80);
 	end();
 }
-END_TEST
 
 /*
  * Who waits
@@ -290,7 +284,7 @@ static void expect_no_answer(int socket)
 	fake_expect_nothing(fake, socket);
 }
 
-START_TEST(who_waits_is_answered_when_something_happens)
+TEST(events, who_waits_is_answered_when_something_happens)
 {
 	json_t *root;
 	int caller;
@@ -321,9 +315,8 @@ START_TEST(who_waits_is_answered_when_something_happens)
 	note(ONE, EVENT_lost, "the third");
 	end();
 }
-END_TEST
 
-START_TEST(events_of_others_wake_nobody)
+TEST(events, events_of_others_wake_nobody)
 {
 	json_t *root;
 	int caller;
@@ -346,11 +339,10 @@ START_TEST(events_of_others_wake_nobody)
 	close(caller);
 	end();
 }
-END_TEST
 
 /* Of a service before this one, which had more events: who follows would else wait until there are
  * as many again. */
-START_TEST(who_knows_more_than_there_is_gets_all)
+TEST(events, who_knows_more_than_there_is_gets_all)
 {
 	json_t *root;
 	int caller;
@@ -366,11 +358,10 @@ START_TEST(who_knows_more_than_there_is_gets_all)
 	close(caller);
 	end();
 }
-END_TEST
 
 /* One that waits and does not read costs the service one answer, however much happens; he learns
  * how much he has missed. */
-START_TEST(an_idle_reader_costs_one_answer)
+TEST(events, an_idle_reader_costs_one_answer)
 {
 	long long noted;
 	json_t *root;
@@ -403,9 +394,8 @@ START_TEST(an_idle_reader_costs_one_answer)
 	close(caller);
 	end();
 }
-END_TEST
 
-START_TEST(wrong_numbers_are_refused)
+TEST(events, wrong_numbers_are_refused)
 {
 	static const char *const wrong[] = {"", "x", "1x"};
 	int caller;
@@ -420,7 +410,6 @@ START_TEST(wrong_numbers_are_refused)
 	close(caller);
 	end();
 }
-END_TEST
 
 /*
  * What is an event
@@ -442,7 +431,7 @@ static void expect_about(const char *kind, long long session, const char *text)
 	json_decref(root);
 }
 
-START_TEST(a_loss_has_its_verdict_and_its_successor)
+TEST(events, a_loss_has_its_verdict_and_its_successor)
 {
 	struct fake_client client;
 	struct session *session;
@@ -464,9 +453,8 @@ START_TEST(a_loss_has_its_verdict_and_its_successor)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(a_session_that_is_ended_is_an_event)
+TEST(events, a_session_that_is_ended_is_an_event)
 {
 	struct fake_client client;
 
@@ -483,9 +471,8 @@ START_TEST(a_session_that_is_ended_is_an_event)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(a_program_that_is_refused_is_an_event)
+TEST(events, a_program_that_is_refused_is_an_event)
 {
 	struct fake_client client;
 	json_t *root;
@@ -505,7 +492,6 @@ START_TEST(a_program_that_is_refused_is_an_event)
 	close(client.socket);
 	end();
 }
-END_TEST
 
 static void refuse_4_mib(const struct fake_client *client, enum wire_type type, uint64_t address)
 {
@@ -526,7 +512,7 @@ static void expect_refusal(
 }
 
 /* Libraries ask once more, for less or when they have given something back. */
-START_TEST(a_limit_that_is_hit_again_at_once_is_no_event)
+TEST(events, a_limit_that_is_hit_again_at_once_is_no_event)
 {
 	struct wire_message granted = {.type = WIRE_MAP_HOST, .range = {.bytes = 4 << 20}};
 	const uint64_t *events;
@@ -556,9 +542,8 @@ START_TEST(a_limit_that_is_hit_again_at_once_is_no_event)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(a_limit_that_is_hit_is_an_event)
+TEST(events, a_limit_that_is_hit_is_an_event)
 {
 	struct fake_client client, other;
 	struct terms *terms;
@@ -580,9 +565,8 @@ START_TEST(a_limit_that_is_hit_is_an_event)
 	fake_leave(fake, &other);
 	end();
 }
-END_TEST
 
-START_TEST(a_quarantine_is_an_event)
+TEST(events, a_quarantine_is_an_event)
 {
 	struct fake_client client;
 	struct session *session;
@@ -601,7 +585,6 @@ START_TEST(a_quarantine_is_an_event)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -609,22 +592,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "events");
 
 	fake_prepare();
-	tcase_add_test(tests, an_event_says_when_who_and_what);
-	tcase_add_test(tests, others_see_only_their_own);
-	tcase_add_test(tests, what_is_frequent_does_not_drive_out_what_is_rare);
-	tcase_add_test(tests, there_is_a_bound_for_all_users_together);
-	tcase_add_test(tests, faults_are_the_verdicts_the_latest_first);
-	tcase_add_test(tests, what_is_beyond_the_bound_is_counted);
-	tcase_add_test(tests, who_waits_is_answered_when_something_happens);
-	tcase_add_test(tests, events_of_others_wake_nobody);
-	tcase_add_test(tests, who_knows_more_than_there_is_gets_all);
-	tcase_add_test(tests, an_idle_reader_costs_one_answer);
-	tcase_add_test(tests, wrong_numbers_are_refused);
-	tcase_add_test(tests, a_loss_has_its_verdict_and_its_successor);
-	tcase_add_test(tests, a_session_that_is_ended_is_an_event);
-	tcase_add_test(tests, a_program_that_is_refused_is_an_event);
-	tcase_add_test(tests, a_limit_that_is_hit_is_an_event);
-	tcase_add_test(tests, a_limit_that_is_hit_again_at_once_is_no_event);
-	tcase_add_test(tests, a_quarantine_is_an_event);
+	suite_add(tests, "events");
 	return suite_run(suite);
 }

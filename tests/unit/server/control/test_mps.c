@@ -106,17 +106,16 @@ static const struct {
 	{"0x1G", UINT64_MAX},
 };
 
-START_TEST(value_is_a_number_with_its_unit)
+TEST_LOOP(mps, value_is_a_number_with_its_unit, 0, sizeof(values) / sizeof(*values))
 {
 	uint64_t bytes = 7;
 
 	ck_assert_int_eq(mps_parse_value(values[_i].text, &bytes), values[_i].bytes != UINT64_MAX);
 	ck_assert_uint_eq(bytes, values[_i].bytes != UINT64_MAX ? values[_i].bytes : 7);
 }
-END_TEST
 
 /* The first keeps its limit, the second has the default, the third that of its server. */
-START_TEST(limits_hold_for_sessions_that_begin_later)
+TEST(lives, limits_hold_for_sessions_that_begin_later)
 {
 	static const char set_default[] = "set_default_device_pinned_mem_limit",
 			  get_default[] = "get_default_device_pinned_mem_limit";
@@ -141,9 +140,8 @@ START_TEST(limits_hold_for_sessions_that_begin_later)
 	fake_leave(fake, &second);
 	fake_leave(fake, &third);
 }
-END_TEST
 
-START_TEST(limits_only_tighten)
+TEST(mps, limits_only_tighten)
 {
 	struct fake_client second;
 
@@ -157,7 +155,6 @@ START_TEST(limits_only_tighten)
 	ck_assert_uint_eq(fake_session(fake, 1)->terms.memory_limit, 2 * GIB);
 	fake_leave(fake, &second);
 }
-END_TEST
 
 static const struct {
 	const char *verb, *words[3];
@@ -198,7 +195,7 @@ static const struct {
 };
 
 /* As limits of memory do. */
-START_TEST(percentages_hold_for_sessions_that_begin_later)
+TEST(lives, percentages_hold_for_sessions_that_begin_later)
 {
 	static const char set_default[] = "set_default_active_thread_percentage",
 			  get_default[] = "get_default_active_thread_percentage";
@@ -230,9 +227,8 @@ START_TEST(percentages_hold_for_sessions_that_begin_later)
 	fake_leave(fake, &second);
 	fake_leave(fake, &third);
 }
-END_TEST
 
-START_TEST(priority_holds_for_sessions_that_begin_later)
+TEST(lives, priority_holds_for_sessions_that_begin_later)
 {
 	static const char set[] = "set_default_client_priority", get[] = "get_default_client_priority";
 	struct fake_client second, third;
@@ -257,7 +253,6 @@ START_TEST(priority_holds_for_sessions_that_begin_later)
 	fake_leave(fake, &second);
 	fake_leave(fake, &third);
 }
-END_TEST
 
 /* As on an H100. */
 static void have_chunks(void)
@@ -294,7 +289,7 @@ static void join_partition(struct fake_client *member, const char *name)
 	fake_partition = "";
 }
 
-START_TEST(partitions_are_made_resized_and_removed)
+TEST(lives, partitions_are_made_resized_and_removed)
 {
 	struct fake_client member;
 	char uuid[UUID_TEXT], text[64];
@@ -337,9 +332,8 @@ START_TEST(partitions_are_made_resized_and_removed)
 	expect_share(1, 0, 14 * 8, SHM_SHARE_LENT);
 	fake_leave(fake, &member);
 }
-END_TEST
 
-START_TEST(partitions_leave_a_unit_to_others)
+TEST(lives, partitions_leave_a_unit_to_others)
 {
 	have_chunks();
 	ck_assert_int_eq(say("sm_partition", "add", "0", "15"), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
@@ -356,9 +350,8 @@ START_TEST(partitions_leave_a_unit_to_others)
 	ck_assert_int_eq(say_as(STRANGER, "sm_partition", "rm", "0", "p1"), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_uint_eq(fake->daemon.partitions.count, 1);
 }
-END_TEST
 
-START_TEST(there_are_only_so_many_partitions)
+TEST(lives, there_are_only_so_many_partitions)
 {
 	have_chunks();
 	fake->daemon.device.sm_units = BACKEND_SM_UNITS_MAX;
@@ -367,10 +360,9 @@ START_TEST(there_are_only_so_many_partitions)
 	ck_assert_int_eq(say("sm_partition", "add", "0", "1"), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
 	ck_assert_uint_eq(partition_rest(&fake->daemon), BACKEND_SMS(0, 32));
 }
-END_TEST
 
 /* A cap holds within a partition, and beside it. */
-START_TEST(a_cap_and_a_partition_both_hold)
+TEST(lives, a_cap_and_a_partition_both_hold)
 {
 	struct fake_client member;
 
@@ -384,9 +376,8 @@ START_TEST(a_cap_and_a_partition_both_hold)
 	expect_share(1, BACKEND_SMS(5, 10), 8 * 8, 0);
 	fake_leave(fake, &member);
 }
-END_TEST
 
-START_TEST(a_program_that_names_no_partition_there_is_is_refused)
+TEST(lives, a_program_that_names_no_partition_there_is_is_refused)
 {
 	struct fake_client member = {0};
 
@@ -399,9 +390,8 @@ START_TEST(a_program_that_names_no_partition_there_is_is_refused)
 	ck_assert_ptr_nonnull(strstr(fake->message.refuse.text, "CUDA_MPS_SM_PARTITION"));
 	close(member.socket);
 }
-END_TEST
 
-START_TEST(refusal_names_the_verb_and_says_why)
+TEST_LOOP(mps, refusal_names_the_verb_and_says_why, 0, sizeof(refused) / sizeof(*refused))
 {
 	const char *const *words = refused[_i].words;
 	size_t length = strlen(refused[_i].verb);
@@ -411,17 +401,15 @@ START_TEST(refusal_names_the_verb_and_says_why)
 	ck_assert_int_eq(strncmp(answer.text, refused[_i].verb, length), 0);
 	ck_assert(!answer.stops);
 }
-END_TEST
 
-START_TEST(what_is_not_limited_is_told)
+TEST(mps, what_is_not_limited_is_told)
 {
 	expect_text("100.0", "get_default_active_thread_percentage", NULL, NULL);
 	expect_text("100.0", "get_active_thread_percentage", server, NULL);
 	expect_text("0", "get_default_client_priority", NULL, NULL);
 }
-END_TEST
 
-START_TEST(device_goes_by_its_uuid_as_well)
+TEST(mps, device_goes_by_its_uuid_as_well)
 {
 	char uuid[UUID_TEXT];
 
@@ -433,9 +421,8 @@ START_TEST(device_goes_by_its_uuid_as_well)
 	ck_assert_int_eq(
 		say("get_default_device_pinned_mem_limit", "GPU-", NULL, NULL), CUDA_ERROR_INVALID_DEVICE);
 }
-END_TEST
 
-START_TEST(others_may_do_nothing_to_anybody)
+TEST(mps, others_may_do_nothing_to_anybody)
 {
 	char own[16];
 
@@ -454,9 +441,8 @@ START_TEST(others_may_do_nothing_to_anybody)
 	ck_assert(!fake_domain(fake)->dismissed);
 	ck_assert_uint_eq(fake_domain(fake)->memory_limit, 0);
 }
-END_TEST
 
-START_TEST(user_starts_and_limits_his_own)
+TEST(mps, user_starts_and_limits_his_own)
 {
 	struct domain *domain;
 
@@ -485,10 +471,9 @@ START_TEST(user_starts_and_limits_his_own)
 		CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_uint_eq(domain->sm_percent, 40);
 }
-END_TEST
 
 /* A program that comes meanwhile is in another domain. */
-START_TEST(server_ends_with_its_last_program)
+TEST(lives, server_ends_with_its_last_program)
 {
 	struct domain *domain = fake_domain(fake);
 	struct fake_client second;
@@ -507,9 +492,8 @@ START_TEST(server_ends_with_its_last_program)
 	ck_assert(domain->retiring);
 	close(second.socket);
 }
-END_TEST
 
-START_TEST(server_ends_with_its_programs)
+TEST(mps, server_ends_with_its_programs)
 {
 	ck_assert_int_eq(say("shutdown_server", server, "-f", NULL), CUDA_SUCCESS);
 	fake_turn(fake);
@@ -526,9 +510,8 @@ START_TEST(server_ends_with_its_programs)
 	/* The next one is nobody's yet. */
 	ck_assert(!fake_domain(fake)->assigned);
 }
-END_TEST
 
-START_TEST(quit_says_how_long_programs_have)
+TEST(mps, quit_says_how_long_programs_have)
 {
 	fake->daemon.stop_seconds = 30;
 	ck_assert_int_eq(say("quit", NULL, NULL, NULL), CUDA_SUCCESS);
@@ -540,15 +523,13 @@ START_TEST(quit_says_how_long_programs_have)
 	fake_turn(fake);
 	ck_assert(fake->daemon.draining && !fake->daemon.leaving);
 }
-END_TEST
 
-START_TEST(how_long_programs_have_is_not_forgotten)
+TEST(lives, how_long_programs_have_is_not_forgotten)
 {
 	daemon_quit(&fake->daemon, 7);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_uint_eq(fake->daemon.stop_seconds, 7);
 }
-END_TEST
 
 int main(void)
 {
@@ -557,28 +538,10 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_loop_test(tests, value_is_a_number_with_its_unit, 0, sizeof(values) / sizeof(*values));
-	tcase_add_test(tests, limits_only_tighten);
-	tcase_add_loop_test(
-		tests, refusal_names_the_verb_and_says_why, 0, sizeof(refused) / sizeof(*refused));
-	tcase_add_test(tests, what_is_not_limited_is_told);
-	tcase_add_test(tests, device_goes_by_its_uuid_as_well);
-	tcase_add_test(tests, others_may_do_nothing_to_anybody);
-	tcase_add_test(tests, user_starts_and_limits_his_own);
-	tcase_add_test(tests, server_ends_with_its_programs);
-	tcase_add_test(tests, quit_says_how_long_programs_have);
+	suite_add(tests, "mps");
 	/* Without a count of descriptors: a life that is over had some. */
 	tcase_add_checked_fixture(lives, set_up, tear_down);
-	tcase_add_test(lives, limits_hold_for_sessions_that_begin_later);
-	tcase_add_test(lives, percentages_hold_for_sessions_that_begin_later);
-	tcase_add_test(lives, priority_holds_for_sessions_that_begin_later);
-	tcase_add_test(lives, partitions_are_made_resized_and_removed);
-	tcase_add_test(lives, partitions_leave_a_unit_to_others);
-	tcase_add_test(lives, there_are_only_so_many_partitions);
-	tcase_add_test(lives, a_cap_and_a_partition_both_hold);
-	tcase_add_test(lives, a_program_that_names_no_partition_there_is_is_refused);
-	tcase_add_test(lives, server_ends_with_its_last_program);
-	tcase_add_test(lives, how_long_programs_have_is_not_forgotten);
+	suite_add(lives, "lives");
 	suite_add_tcase(suite, lives);
 	return suite_run(suite);
 }

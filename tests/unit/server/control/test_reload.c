@@ -89,7 +89,7 @@ static const struct terms *terms(void)
 	return &TAILQ_FIRST(&fake->daemon.sessions)->terms;
 }
 
-START_TEST(limits_change_for_sessions_that_are_there)
+TEST(reload, limits_change_for_sessions_that_are_there)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
@@ -111,10 +111,9 @@ START_TEST(limits_change_for_sessions_that_are_there)
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(terms()->memory_limit, 0);
 }
-END_TEST
 
 /* Executors read them in the session's own region, where pauses are as well. */
-START_TEST(weights_and_classes_change_for_sessions_that_are_there)
+TEST(reload, weights_and_classes_change_for_sessions_that_are_there)
 {
 	word32 *share = &TAILQ_FIRST(&fake->daemon.sessions)->view.server->share;
 	char section[64];
@@ -132,7 +131,6 @@ START_TEST(weights_and_classes_change_for_sessions_that_are_there)
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(word_acquire(share), 0);
 }
-END_TEST
 
 #define LENT (SHM_SHARE_OFFLINE | SHM_SHARE_LENT)
 
@@ -147,7 +145,7 @@ static const struct {
 
 /* As far as the device can give them; executors and the program read it, a weight beside it. What
  * online programs do not have for themselves an offline one has for certain. */
-START_TEST(multiprocessors_change_for_sessions_that_are_there)
+TEST_LOOP(reload, multiprocessors_change_for_sessions_that_are_there, 0, sizeof(caps) / sizeof(caps[0]))
 {
 	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
 	struct backend_device *device = &fake->daemon.device;
@@ -169,9 +167,8 @@ START_TEST(multiprocessors_change_for_sessions_that_are_there)
 	ck_assert_uint_eq(word_acquire(&session->view.server->share),
 		7 | caps[_i].bits | (granted == 132 ? 0 : granted << SHM_SHARE_SMS_SHIFT));
 }
-END_TEST
 
-START_TEST(a_file_that_is_wrong_changes_nothing)
+TEST(reload, a_file_that_is_wrong_changes_nothing)
 {
 	char answer[320];
 
@@ -194,9 +191,8 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 		path, path);
 	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
 }
-END_TEST
 
-START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
+TEST(reload, a_guarantee_that_cannot_be_kept_changes_nothing)
 {
 	fake->daemon.device.total_bytes = UINT64_C(8) << 30;
 	write_file("memory_guarantee = 2G\n");
@@ -211,9 +207,8 @@ START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
 						"have 7400M, and there are 7G\"}");
 	ck_assert_uint_eq(terms()->memory_guarantee, UINT64_C(2) << 30);
 }
-END_TEST
 
-START_TEST(a_device_of_no_use_changes_nothing)
+TEST(reload, a_device_of_no_use_changes_nothing)
 {
 	write_file("device_memory = 1G\n");
 	expect_answer(CUDA_ERROR_INVALID_VALUE,
@@ -228,10 +223,9 @@ START_TEST(a_device_of_no_use_changes_nothing)
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(fake->daemon.rules.general.device_memory, UINT64_C(3) << 30);
 }
-END_TEST
 
 /* The policy is to refuse: nobody ends so that another one gets what it is guaranteed. */
-START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
+TEST(reload, a_guarantee_of_what_others_hold_changes_nothing)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {client.window_base, 10 << 20, 0}};
 	struct fake_client other;
@@ -266,17 +260,15 @@ START_TEST(a_guarantee_of_what_others_hold_changes_nothing)
 	expect_answer(0, "{\"restart\":\"\"}");
 	fake_leave(fake, &other);
 }
-END_TEST
 
-START_TEST(what_needs_a_restart_is_named)
+TEST(reload, what_needs_a_restart_is_named)
 {
 	write_file("clients_max = 7\nspin_us = 5\n");
 	expect_answer(0, "{\"restart\":\"clients_max, spin_us\"}");
 	ck_assert_uint_eq(fake->daemon.config->clients_max, 448);
 }
-END_TEST
 
-START_TEST(the_next_life_of_the_daemon_has_the_same_terms)
+TEST(lives, the_next_life_of_the_daemon_has_the_same_terms)
 {
 	write_file("[user 4000000000]\nmemory_limit = 1G\n[cgroup *]\npinned_limit = 3G\n");
 	expect_answer(0, "{\"restart\":\"\"}");
@@ -289,9 +281,8 @@ START_TEST(the_next_life_of_the_daemon_has_the_same_terms)
 	ck_assert_uint_eq(terms()->pinned_limit, UINT64_C(3) << 30);
 	ck_assert_uint_eq(terms()->memory_limit, 0);
 }
-END_TEST
 
-START_TEST(a_program_gets_no_more_than_it_wants)
+TEST(lives, a_program_gets_no_more_than_it_wants)
 {
 	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
 
@@ -311,9 +302,8 @@ START_TEST(a_program_gets_no_more_than_it_wants)
 	caller = connect_operator(geteuid());
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
 }
-END_TEST
 
-START_TEST(others_may_not)
+TEST(reload, others_may_not)
 {
 	close(caller);
 	caller = connect_operator(geteuid() + 4711);
@@ -322,9 +312,8 @@ START_TEST(others_may_not)
 	ck_assert_int_eq(hear(), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_uint_eq(terms()->memory_limit, 0);
 }
-END_TEST
 
-START_TEST(who_asks_may_be_gone_before_the_answer)
+TEST(reload, who_asks_may_be_gone_before_the_answer)
 {
 	write_file("memory_limit = 5G\n");
 	ask();
@@ -334,7 +323,6 @@ START_TEST(who_asks_may_be_gone_before_the_answer)
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
 	caller = connect_operator(geteuid());
 }
-END_TEST
 
 int main(void)
 {
@@ -345,20 +333,9 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(reload, set_up, tear_down);
-	tcase_add_test(reload, limits_change_for_sessions_that_are_there);
-	tcase_add_test(reload, weights_and_classes_change_for_sessions_that_are_there);
-	tcase_add_loop_test(reload, multiprocessors_change_for_sessions_that_are_there, 0,
-		sizeof(caps) / sizeof(caps[0]));
-	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
-	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
-	tcase_add_test(reload, a_device_of_no_use_changes_nothing);
-	tcase_add_test(reload, a_guarantee_of_what_others_hold_changes_nothing);
-	tcase_add_test(reload, what_needs_a_restart_is_named);
-	tcase_add_test(reload, others_may_not);
-	tcase_add_test(reload, who_asks_may_be_gone_before_the_answer);
+	suite_add(reload, "reload");
 	suite_add_tcase(suite, lives);
 	tcase_add_checked_fixture(lives, set_up, tear_down);
-	tcase_add_test(lives, the_next_life_of_the_daemon_has_the_same_terms);
-	tcase_add_test(lives, a_program_gets_no_more_than_it_wants);
+	suite_add(lives, "lives");
 	return suite_run(suite);
 }

@@ -85,7 +85,7 @@ static void tear_down(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-START_TEST(without_the_service_nothing_is_run)
+TEST(run, without_the_service_nothing_is_run)
 {
 	const char *arguments[] = {"--socket", "/nonexistent/frmps.sock", "/bin/echo", "was-run", NULL};
 	char output[4096];
@@ -95,9 +95,8 @@ START_TEST(without_the_service_nothing_is_run)
 	ck_assert_ptr_nonnull(strstr(output, "/nonexistent/frmps.sock"));
 	ck_assert_ptr_nonnull(strstr(output, "--allow-native"));
 }
-END_TEST
 
-START_TEST(native_runs_say_so)
+TEST(run, native_runs_say_so)
 {
 	const char *arguments[] = {"--allow-native", "--socket", "/nonexistent/frmps.sock", "/bin/sh", "-c",
 		"echo path=$LD_LIBRARY_PATH=; exit 5", NULL};
@@ -107,7 +106,6 @@ START_TEST(native_runs_say_so)
 	ck_assert_ptr_nonnull(strstr(output, "path=="));
 	ck_assert_ptr_nonnull(strstr(output, "without protection"));
 }
-END_TEST
 
 static const struct {
 	const char *arguments[MOST];
@@ -120,14 +118,13 @@ static const struct {
 	{{"--version", NULL}, 0},
 };
 
-START_TEST(usage_is_checked)
+TEST_LOOP(run, usage_is_checked, 0, sizeof(wrong) / sizeof(wrong[0]))
 {
 	char output[4096];
 
 	ck_assert_int_eq(run(wrong[_i].arguments, output), wrong[_i].code);
 	ck_assert_uint_gt(strlen(output), 0);
 }
-END_TEST
 
 static pid_t start_service(char *path, size_t size)
 {
@@ -146,7 +143,7 @@ static void make_shim(char *path, size_t size)
 	setenv("FRMPS_SHIM_DIR", path, 1);
 }
 
-START_TEST(program_gets_the_shim_and_the_socket)
+TEST(run, program_gets_the_shim_and_the_socket)
 {
 	char path[128], shim[128], output[4096], expected[512];
 	const char *arguments[] = {"--socket", path, "--recovery", "replay", "/bin/sh", "-c",
@@ -160,10 +157,9 @@ START_TEST(program_gets_the_shim_and_the_socket)
 	ck_assert_str_eq(output, expected);
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
 /* The next daemon answers whoever has connected meanwhile. */
-START_TEST(a_daemon_that_dies_over_the_question_is_not_missing)
+TEST(run, a_daemon_that_dies_over_the_question_is_not_missing)
 {
 	char path[128], shim[128], output[4096];
 	const char *arguments[] = {"--socket", path, "/bin/echo", "was-run", NULL};
@@ -177,9 +173,8 @@ START_TEST(a_daemon_that_dies_over_the_question_is_not_missing)
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 	one_answer_deaths = 0;
 }
-END_TEST
 
-START_TEST(missing_shim_is_an_error)
+TEST(run, missing_shim_is_an_error)
 {
 	char path[128], output[4096];
 	const char *arguments[] = {"--socket", path, "/bin/echo", "was-run", NULL};
@@ -190,9 +185,8 @@ START_TEST(missing_shim_is_an_error)
 	ck_assert_ptr_null(strstr(output, "was-run\n"));
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
-START_TEST(programs_that_gain_rights_are_refused)
+TEST(run, programs_that_gain_rights_are_refused)
 {
 	char path[128], shim[128], program[128], output[4096];
 	const char *arguments[] = {"--socket", path, program, NULL};
@@ -211,9 +205,8 @@ START_TEST(programs_that_gain_rights_are_refused)
 	ck_assert(geteuid() != 0 || !strstr(output, "was-run\n"));
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
-START_TEST(unknown_programs_are_127)
+TEST(run, unknown_programs_are_127)
 {
 	char path[128], shim[128], output[4096];
 	const char *arguments[] = {"--socket", path, "no-such-program-anywhere", NULL};
@@ -223,7 +216,6 @@ START_TEST(unknown_programs_are_127)
 	ck_assert_int_eq(run(arguments, output), 127);
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
 static const struct {
 	int32_t code;
@@ -242,7 +234,7 @@ static const struct {
 	{CUDA_ERROR_OUT_OF_MEMORY, {"status"}, 1, "out of memory"},
 };
 
-START_TEST(a_refusal_is_no_missing_service)
+TEST_LOOP(run, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]))
 {
 	char path[128], output[4096];
 	const char *arguments[] = {"--socket", path, asked[_i].arguments[0], asked[_i].arguments[1],
@@ -258,9 +250,8 @@ START_TEST(a_refusal_is_no_missing_service)
 	ck_assert_int_eq(control(arguments, output), 69);
 	ck_assert_ptr_nonnull(strstr(output, "cannot be reached"));
 }
-END_TEST
 
-START_TEST(a_refusal_says_why)
+TEST(run, a_refusal_says_why)
 {
 	char path[128], output[4096];
 	const char *arguments[] = {"--socket", path, "isolate", "7", NULL};
@@ -273,7 +264,6 @@ START_TEST(a_refusal_says_why)
 	ck_assert_msg(strstr(output, " refuses: there is no session 7\n") != NULL, "%s", output);
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
 static const struct {
 	const char *answer, *line; /* line: NULL: none */
@@ -286,7 +276,7 @@ static const struct {
 	{"{\"proof\": null}", NULL},
 };
 
-START_TEST(the_status_says_who_contains_faults)
+TEST_LOOP(run, the_status_says_who_contains_faults, 0, sizeof(proofs) / sizeof(proofs[0]))
 {
 	char path[128], output[4096];
 	const char *arguments[] = {"--socket", path, "status", NULL};
@@ -299,9 +289,8 @@ START_TEST(the_status_says_who_contains_faults)
 	ck_assert(proofs[_i].line || !strstr(output, "faults of kernels"));
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
-START_TEST(control_checks_its_usage)
+TEST(run, control_checks_its_usage)
 {
 	static const char *const lists[][3] = {{"--help"}, {"--version"}, {NULL}, {"nonsense"}, {"isolate"},
 		{"recovery", "7"}, {"--nonsense", "ping"}};
@@ -313,10 +302,9 @@ START_TEST(control_checks_its_usage)
 		ck_assert_uint_gt(strlen(output), 0);
 	}
 }
-END_TEST
 
 /* Whose PID namespace the service does not see has PID 0, and is one of many. */
-START_TEST(nobody_is_terminated_as_process_0)
+TEST(run, nobody_is_terminated_as_process_0)
 {
 	char path[128], output[4096];
 	const char *arguments[] = {"--socket", path, "terminate_client", "5", "0", NULL};
@@ -330,7 +318,6 @@ START_TEST(nobody_is_terminated_as_process_0)
 	ck_assert_msg(strstr(output, "terminate_client: several may have no PID here") != NULL, "%s", output);
 	ck_assert_int_eq(waitpid(service, NULL, 0), service);
 }
-END_TEST
 
 int main(void)
 {
@@ -338,19 +325,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "run");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, without_the_service_nothing_is_run);
-	tcase_add_test(tests, native_runs_say_so);
-	tcase_add_loop_test(tests, usage_is_checked, 0, sizeof(wrong) / sizeof(wrong[0]));
-	tcase_add_test(tests, program_gets_the_shim_and_the_socket);
-	tcase_add_test(tests, a_daemon_that_dies_over_the_question_is_not_missing);
-	tcase_add_test(tests, missing_shim_is_an_error);
-	tcase_add_test(tests, programs_that_gain_rights_are_refused);
-	tcase_add_test(tests, unknown_programs_are_127);
-	tcase_add_loop_test(tests, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]));
-	tcase_add_test(tests, a_refusal_says_why);
-	tcase_add_test(tests, nobody_is_terminated_as_process_0);
-	tcase_add_loop_test(
-		tests, the_status_says_who_contains_faults, 0, sizeof(proofs) / sizeof(proofs[0]));
-	tcase_add_test(tests, control_checks_its_usage);
+	suite_add(tests, "run");
 	return suite_run(suite);
 }

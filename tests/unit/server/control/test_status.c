@@ -73,7 +73,7 @@ static void end(void)
 	fake_free(fake);
 }
 
-START_TEST(service_without_clients_is_described)
+TEST(status, service_without_clients_is_described)
 {
 	json_t *root, *domain, *executors;
 
@@ -100,7 +100,6 @@ START_TEST(service_without_clients_is_described)
 	json_decref(root);
 	end();
 }
-END_TEST
 
 static json_t *seen_by(uid_t uid, pid_t pid)
 {
@@ -112,7 +111,7 @@ static json_t *seen_by(uid_t uid, pid_t pid)
 }
 
 /* A process sees its own limit and memory, and programs of its user alone. */
-START_TEST(what_a_process_sees_is_its_own)
+TEST(status, what_a_process_sees_is_its_own)
 {
 	struct fake_client client;
 	json_t *root;
@@ -144,10 +143,9 @@ START_TEST(what_a_process_sees_is_its_own)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* Whether faults of kernels are contained was found out before the daemon was there. */
-START_TEST(the_proof_is_described)
+TEST(status, the_proof_is_described)
 {
 	json_t *root, *proof;
 
@@ -176,10 +174,9 @@ START_TEST(the_proof_is_described)
 	json_decref(root);
 	end();
 }
-END_TEST
 
 /* A path is any bytes. */
-START_TEST(service_at_a_socket_that_is_no_text_is_described)
+TEST(status, service_at_a_socket_that_is_no_text_is_described)
 {
 	json_t *root;
 
@@ -190,9 +187,8 @@ START_TEST(service_at_a_socket_that_is_no_text_is_described)
 	json_decref(root);
 	end();
 }
-END_TEST
 
-START_TEST(client_is_described)
+TEST(status, client_is_described)
 {
 	struct fake_client client;
 	struct session *session;
@@ -220,7 +216,6 @@ START_TEST(client_is_described)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 static void load(struct fake_client *client, uint32_t module, uint64_t reason)
 {
@@ -238,7 +233,7 @@ static void load(struct fake_client *client, uint32_t module, uint64_t reason)
 	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
 }
 
-START_TEST(what_the_driver_loads_is_counted_by_reason)
+TEST(status, what_the_driver_loads_is_counted_by_reason)
 {
 	struct fake_client client;
 	json_t *root, *loads;
@@ -259,7 +254,6 @@ START_TEST(what_the_driver_loads_is_counted_by_reason)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* The one client's entry. */
 static json_t *client_of(json_t *root)
@@ -300,7 +294,7 @@ static void change(struct fake_client *client, enum wire_type type, uint64_t add
 		fake_serve(fake, &fake->children[0], WIRE_RELEASE_CHUNK);
 }
 
-START_TEST(memory_is_what_is_mapped_now)
+TEST(status, memory_is_what_is_mapped_now)
 {
 	const uint64_t mib = 1 << 20, device_bytes = UINT64_C(192) << 30;
 	struct fake_client client;
@@ -320,9 +314,8 @@ START_TEST(memory_is_what_is_mapped_now)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(promotion_is_counted_and_its_verdict_shown)
+TEST(status, promotion_is_counted_and_its_verdict_shown)
 {
 	struct fake_client client;
 	struct session *session;
@@ -361,9 +354,8 @@ START_TEST(promotion_is_counted_and_its_verdict_shown)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(others_see_only_their_own)
+TEST(status, others_see_only_their_own)
 {
 	struct fake_client client;
 	json_t *root;
@@ -381,9 +373,8 @@ START_TEST(others_see_only_their_own)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(name_that_is_not_utf8_is_no_reason_to_fail)
+TEST(status, name_that_is_not_utf8_is_no_reason_to_fail)
 {
 	struct fake_client client;
 	json_t *root;
@@ -400,10 +391,9 @@ START_TEST(name_that_is_not_utf8_is_no_reason_to_fail)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* Names of kernels are in it, which a program chooses. */
-START_TEST(a_verdict_cannot_speak_to_a_terminal)
+TEST(status, a_verdict_cannot_speak_to_a_terminal)
 {
 	const json_t *domain;
 	json_t *root;
@@ -418,7 +408,6 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 	json_decref(root);
 	end();
 }
-END_TEST
 
 /* @ret_service: the service's end */
 static int connect_operator_to(int *ret_service)
@@ -463,7 +452,7 @@ static void expect_refusal(int socket, const char *reason)
 	json_decref(json);
 }
 
-START_TEST(refusals_say_why)
+TEST(status, refusals_say_why)
 {
 	static const struct {
 		const char *command, *arguments[2], *reason;
@@ -491,10 +480,9 @@ START_TEST(refusals_say_why)
 	close(caller);
 	end();
 }
-END_TEST
 
 /* No executor knows it, so it is gone at once. */
-START_TEST(operator_ends_a_session_that_waits_for_an_executor)
+TEST(status, operator_ends_a_session_that_waits_for_an_executor)
 {
 	struct fake_client client;
 	int caller;
@@ -512,9 +500,8 @@ START_TEST(operator_ends_a_session_that_waits_for_an_executor)
 	close(client.socket);
 	end();
 }
-END_TEST
 
-START_TEST(what_ends_already_cannot_be_ended)
+TEST(status, what_ends_already_cannot_be_ended)
 {
 	struct fake_client client;
 	int caller;
@@ -531,9 +518,8 @@ START_TEST(what_ends_already_cannot_be_ended)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(operator_ends_a_session)
+TEST(status, operator_ends_a_session)
 {
 	struct fake_client client, other;
 	int caller;
@@ -562,7 +548,6 @@ START_TEST(operator_ends_a_session)
 	fake_leave(fake, &other);
 	end();
 }
-END_TEST
 
 /* The program can have it so that whoever rings waits for ever. */
 static void spoil_doorbell(int doorbell)
@@ -574,7 +559,7 @@ static void spoil_doorbell(int doorbell)
 }
 
 /* Only the word that executors read changes, and they are told to look. */
-START_TEST(operator_pauses_a_session_and_resumes_it)
+TEST(status, operator_pauses_a_session_and_resumes_it)
 {
 	struct fake_client client;
 	int caller;
@@ -598,7 +583,6 @@ START_TEST(operator_pauses_a_session_and_resumes_it)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 static void expect_order(int caller, const char *command, const char *refusal)
 {
@@ -612,7 +596,7 @@ static void expect_order(int caller, const char *command, const char *refusal)
 	fake_serve(fake, &fake->children[1], WIRE_PING);
 }
 
-START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
+TEST(status, what_the_services_operator_has_paused_its_user_does_not_resume)
 {
 	const uid_t user = getuid() + 4711;
 	struct fake_client client;
@@ -648,7 +632,6 @@ START_TEST(what_the_services_operator_has_paused_its_user_does_not_resume)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* Return: the answer's code */
 static int take_step(int caller, const char *pid, const char *step)
@@ -658,7 +641,7 @@ static int take_step(int caller, const char *pid, const char *step)
 	return fake->message.admin_reply.code;
 }
 
-START_TEST(tools_act_on_programs_of_their_user)
+TEST(status, tools_act_on_programs_of_their_user)
 {
 	const uid_t user = getuid() + 4711;
 	struct fake_client client;
@@ -696,9 +679,8 @@ START_TEST(tools_act_on_programs_of_their_user)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(operator_asks_as_often_as_he_likes)
+TEST(status, operator_asks_as_often_as_he_likes)
 {
 	int caller;
 
@@ -715,9 +697,8 @@ START_TEST(operator_asks_as_often_as_he_likes)
 	close(caller);
 	end();
 }
-END_TEST
 
-START_TEST(operators_of_a_user_are_bounded)
+TEST(status, operators_of_a_user_are_bounded)
 {
 	int sockets[OPERATORS_PER_USER + 1];
 
@@ -745,9 +726,8 @@ START_TEST(operators_of_a_user_are_bounded)
 	fake_turn(fake);
 	end();
 }
-END_TEST
 
-START_TEST(operator_may_not_become_a_client)
+TEST(status, operator_may_not_become_a_client)
 {
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
 	int caller;
@@ -761,7 +741,6 @@ START_TEST(operator_may_not_become_a_client)
 	close(caller);
 	end();
 }
-END_TEST
 
 /* Programs enough for a status that fits no packet. */
 #define CROWD 400
@@ -786,7 +765,7 @@ static void disperse(int count)
 		fake_leave(fake, &crowd[i]);
 }
 
-START_TEST(long_status_comes_as_a_file)
+TEST(status, long_status_comes_as_a_file)
 {
 	struct stat status;
 	char *text;
@@ -812,7 +791,6 @@ START_TEST(long_status_comes_as_a_file)
 	close(caller);
 	end();
 }
-END_TEST
 
 static unsigned count_files(int caller, unsigned answers)
 {
@@ -828,7 +806,7 @@ static unsigned count_files(int caller, unsigned answers)
 }
 
 /* Its memory is the service's until it is taken. */
-START_TEST(files_that_nobody_takes_are_bounded)
+TEST(status, files_that_nobody_takes_are_bounded)
 {
 	int caller;
 
@@ -847,10 +825,9 @@ START_TEST(files_that_nobody_takes_are_bounded)
 	close(caller);
 	end();
 }
-END_TEST
 
 /* He would wait for it. */
-START_TEST(whose_answer_cannot_be_sent_is_sent_away)
+TEST(status, whose_answer_cannot_be_sent_is_sent_away)
 {
 	const int programs = 32, least = 1;
 	int caller, service;
@@ -869,9 +846,8 @@ START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 	close(caller);
 	end();
 }
-END_TEST
 
-START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
+TEST(status, who_asks_on_and_reads_nothing_is_sent_away)
 {
 	struct wire_message ping = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "ping"}};
 	int caller, patient;
@@ -890,7 +866,6 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 	fake_turn(fake);
 	end();
 }
-END_TEST
 
 /* One turn of the loop, in which timers fire. Return: how many of these operators have got an
  * answer */
@@ -941,7 +916,7 @@ static void leave_askers(const int *sockets)
 
 /* What programs ask is read in every round of the loop, and one operator is answered in it at
  * most. */
-START_TEST(operators_take_turns)
+TEST(status, operators_take_turns)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct pollfd request = {.events = POLLIN};
@@ -975,9 +950,8 @@ START_TEST(operators_take_turns)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(one_document_answers_all_of_a_user_who_wait_for_it)
+TEST(status, one_document_answers_all_of_a_user_who_wait_for_it)
 {
 	int sockets[ASKERS], latest = 0;
 	unsigned answers;
@@ -997,9 +971,8 @@ START_TEST(one_document_answers_all_of_a_user_who_wait_for_it)
 	leave_askers(sockets);
 	end();
 }
-END_TEST
 
-START_TEST(who_leaves_gives_its_turn_up)
+TEST(status, who_leaves_gives_its_turn_up)
 {
 	int sockets[ASKERS], latest = 0;
 
@@ -1014,7 +987,6 @@ START_TEST(who_leaves_gives_its_turn_up)
 	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -1022,33 +994,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "status");
 
 	fake_prepare();
-	tcase_add_test(tests, service_without_clients_is_described);
-	tcase_add_test(tests, the_proof_is_described);
-	tcase_add_test(tests, service_at_a_socket_that_is_no_text_is_described);
-	tcase_add_test(tests, client_is_described);
-	tcase_add_test(tests, what_the_driver_loads_is_counted_by_reason);
-	tcase_add_test(tests, memory_is_what_is_mapped_now);
-	tcase_add_test(tests, promotion_is_counted_and_its_verdict_shown);
-	tcase_add_test(tests, others_see_only_their_own);
-	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
-	tcase_add_test(tests, refusals_say_why);
-	tcase_add_test(tests, operator_pauses_a_session_and_resumes_it);
-	tcase_add_test(tests, what_the_services_operator_has_paused_its_user_does_not_resume);
-	tcase_add_test(tests, tools_act_on_programs_of_their_user);
-	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
-	tcase_add_test(tests, operator_ends_a_session);
-	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);
-	tcase_add_test(tests, what_ends_already_cannot_be_ended);
-	tcase_add_test(tests, operators_take_turns);
-	tcase_add_test(tests, one_document_answers_all_of_a_user_who_wait_for_it);
-	tcase_add_test(tests, who_leaves_gives_its_turn_up);
-	tcase_add_test(tests, operator_may_not_become_a_client);
-	tcase_add_test(tests, operators_of_a_user_are_bounded);
-	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
-	tcase_add_test(tests, what_a_process_sees_is_its_own);
-	tcase_add_test(tests, long_status_comes_as_a_file);
-	tcase_add_test(tests, files_that_nobody_takes_are_bounded);
-	tcase_add_test(tests, whose_answer_cannot_be_sent_is_sent_away);
-	tcase_add_test(tests, who_asks_on_and_reads_nothing_is_sent_away);
+	suite_add(tests, "status");
 	return suite_run(suite);
 }

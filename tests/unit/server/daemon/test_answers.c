@@ -65,7 +65,7 @@ static uint64_t field(uint32_t number)
 
 /* The address of the first field is the session's own, and field 132 is as free as the one that was
  * taken, 134. */
-START_TEST(windows_that_are_not_its_to_give_cost_the_executor)
+TEST_LOOP(flaws, windows_that_are_not_its_to_give_cost_the_executor, 0, 8)
 {
 	const uint64_t answers[][2] = {{0, 2 * WINDOW_BYTES},
 		{WINDOW_GRID_BASE - WINDOW_BYTES, 2 * WINDOW_BYTES},
@@ -85,10 +85,9 @@ START_TEST(windows_that_are_not_its_to_give_cost_the_executor)
 	fake_expect_nothing(fake, client.socket);
 	part();
 }
-END_TEST
 
 /* With an answer, with a failure, with what nobody has asked. */
-START_TEST(a_descriptor_costs_the_executor)
+TEST_LOOP(flaws, a_descriptor_costs_the_executor, 0, 3)
 {
 	const uint64_t answer[] = {field(134), 2 * WINDOW_BYTES};
 	struct wire_message message = {.type = _i < 2 ? WIRE_REPLY : WIRE_SUSPECT, .trouble.text = ""};
@@ -107,10 +106,9 @@ START_TEST(a_descriptor_costs_the_executor)
 	fake_expect_nothing(fake, client.socket);
 	part();
 }
-END_TEST
 
 /* The second time it is the request. */
-START_TEST(a_request_that_executors_lie_at_is_not_asked_again)
+TEST(flaws, a_request_that_executors_lie_at_is_not_asked_again)
 {
 	const uint64_t answer[] = {0, 2 * WINDOW_BYTES};
 
@@ -126,7 +124,6 @@ START_TEST(a_request_that_executors_lie_at_is_not_asked_again)
 	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, 1);
 	part();
 }
-END_TEST
 
 static void load(uint64_t bytes)
 {
@@ -140,7 +137,7 @@ static void load(uint64_t bytes)
 }
 
 /* Zeros of a file without pages, and code that is nearly nothing while it is compressed, count. */
-START_TEST(code_unpacks_to_no_more_than_the_program_may_have)
+TEST_LOOP(flaws, code_unpacks_to_no_more_than_the_program_may_have, 0, 2)
 {
 	uint64_t values[7] = {0};
 
@@ -159,10 +156,9 @@ START_TEST(code_unpacks_to_no_more_than_the_program_may_have)
 	}
 	part();
 }
-END_TEST
 
 /* Each answer would be asked for the next one, for ever. */
-START_TEST(memory_is_not_said_to_be_pinned_again_and_again)
+TEST(flaws, memory_is_not_said_to_be_pinned_again_and_again)
 {
 	const uint64_t answer[] = {1, 4096};
 
@@ -175,9 +171,8 @@ START_TEST(memory_is_not_said_to_be_pinned_again_and_again)
 	ck_assert(active->killed);
 	end();
 }
-END_TEST
 
-START_TEST(a_keeper_says_nothing_that_executors_say)
+TEST_LOOP(flaws, a_keeper_says_nothing_that_executors_say, 0, 4)
 {
 	static const enum wire_type types[] = {WIRE_SUSPECT, WIRE_FAULT, WIRE_GUARD_HIT, WIRE_OFFENCE};
 	const struct wire_message message = {.type = types[_i], .session = 1};
@@ -188,7 +183,6 @@ START_TEST(a_keeper_says_nothing_that_executors_say)
 	ck_assert_uint_eq(fake->daemon.counters.guard_hits, 0);
 	part();
 }
-END_TEST
 
 /*
  * Anything
@@ -372,7 +366,7 @@ static void end_with_both(void)
 }
 
 /* The same numbers in every run. */
-START_TEST(executors_that_lie_hurt_nobody_else)
+TEST(anything, executors_that_lie_hurt_nobody_else)
 {
 	unsigned terminated = 0;
 
@@ -400,7 +394,6 @@ START_TEST(executors_that_lie_hurt_nobody_else)
 	ck_assert_uint_gt(terminated, 20);
 	end_with_both();
 }
-END_TEST
 
 /*
  * Records
@@ -476,7 +469,7 @@ static void damage(enum record_type type)
 	free(records);
 }
 
-START_TEST(records_that_are_damaged_hurt_nobody_else)
+TEST(records, records_that_are_damaged_hurt_nobody_else)
 {
 	static const enum record_type types[] = {RECORD_SESSION, RECORD_HOLDING};
 
@@ -500,10 +493,9 @@ START_TEST(records_that_are_damaged_hurt_nobody_else)
 		end();
 	}
 }
-END_TEST
 
 /* That of a request which was under way. */
-START_TEST(a_window_that_cannot_be_is_not_taken_over)
+TEST_LOOP(records, a_window_that_cannot_be_is_not_taken_over, 0, 2)
 {
 	const struct record **records;
 	struct session_record copy;
@@ -523,10 +515,9 @@ START_TEST(a_window_that_cannot_be_is_not_taken_over)
 	ck_assert_uint_eq(fake_domain(fake)->windows.count, 1);
 	part();
 }
-END_TEST
 
 /* The keeper is no executor, and 75 is no bool. */
-START_TEST(a_call_that_cannot_be_is_not_repeated)
+TEST(records, a_call_that_cannot_be_is_not_repeated)
 {
 	const struct record **records;
 	struct session_record copy;
@@ -548,10 +539,9 @@ START_TEST(a_call_that_cannot_be_is_not_repeated)
 	ck_assert(!fake_session(fake, 0)->opened);
 	part();
 }
-END_TEST
 
 /* Of a session that is over, but for memory that stays pinned. */
-START_TEST(unpinnings_that_are_damaged_are_no_bugs)
+TEST_LOOP(records, unpinnings_that_are_damaged_are_no_bugs, 0, 4)
 {
 	const uint64_t pinned[] = {1, 4096};
 	const struct record **records;
@@ -582,7 +572,6 @@ START_TEST(unpinnings_that_are_damaged_are_no_bugs)
 	ck_assert_uint_eq(fake_domain(fake)->windows.count, 0);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -591,19 +580,11 @@ int main(void)
 	TCase *records = tcase_create("records"); /* daemons that died leave their descriptors open */
 
 	fake_prepare();
-	tcase_add_loop_test(flaws, windows_that_are_not_its_to_give_cost_the_executor, 0, 8);
-	tcase_add_loop_test(flaws, a_descriptor_costs_the_executor, 0, 3);
-	tcase_add_loop_test(flaws, code_unpacks_to_no_more_than_the_program_may_have, 0, 2);
-	tcase_add_test(flaws, a_request_that_executors_lie_at_is_not_asked_again);
-	tcase_add_test(flaws, memory_is_not_said_to_be_pinned_again_and_again);
-	tcase_add_loop_test(flaws, a_keeper_says_nothing_that_executors_say, 0, 4);
+	suite_add(flaws, "flaws");
 	tcase_set_timeout(anything, 300);
-	tcase_add_test(anything, executors_that_lie_hurt_nobody_else);
+	suite_add(anything, "anything");
 	tcase_set_timeout(records, 300);
-	tcase_add_test(records, records_that_are_damaged_hurt_nobody_else);
-	tcase_add_loop_test(records, a_window_that_cannot_be_is_not_taken_over, 0, 2);
-	tcase_add_test(records, a_call_that_cannot_be_is_not_repeated);
-	tcase_add_loop_test(records, unpinnings_that_are_damaged_are_no_bugs, 0, 4);
+	suite_add(records, "records");
 	suite_add_tcase(suite, records);
 	return suite_run(suite);
 }

@@ -121,7 +121,7 @@ static void load_code(CUresult code)
 }
 
 /* Of as much as the program may have, no executor hears. */
-START_TEST(code_that_is_too_much_is_not_loaded)
+TEST(compiling, code_that_is_too_much_is_not_loaded)
 {
 	struct wire_message load = load_of(1);
 
@@ -133,9 +133,8 @@ START_TEST(code_that_is_too_much_is_not_loaded)
 	expect_reply(&client, CUDA_ERROR_OUT_OF_MEMORY);
 	part();
 }
-END_TEST
 
-START_TEST(a_text_is_code_before_anybody_loads_it)
+TEST(compiling, a_text_is_code_before_anybody_loads_it)
 {
 	struct wire_message load = load_of(1);
 
@@ -149,10 +148,9 @@ START_TEST(a_text_is_code_before_anybody_loads_it)
 	expect_code(standby);
 	part();
 }
-END_TEST
 
 /* The executor wants room for variables: the program asks with the same file once more. */
-START_TEST(a_text_is_compiled_once)
+TEST(compiling, a_text_is_compiled_once)
 {
 	struct wire_message load = load_of(1);
 
@@ -169,9 +167,8 @@ START_TEST(a_text_is_compiled_once)
 	ck_assert_str_eq(fake->message.reply.text, "remarks");
 	part();
 }
-END_TEST
 
-START_TEST(what_is_wrong_with_a_text_is_said)
+TEST(compiling, what_is_wrong_with_a_text_is_said)
 {
 	const struct wire_reply wrong = {.code = CUDA_ERROR_INVALID_PTX, .text = "line 1"};
 	struct wire_message load = load_of(1), reply = {.type = WIRE_REPLY, .reply = wrong};
@@ -192,10 +189,9 @@ START_TEST(what_is_wrong_with_a_text_is_said)
 	load_code(0);
 	part();
 }
-END_TEST
 
 /* Twice, each time in a process that has seen nothing of it. */
-START_TEST(what_crashes_twice_is_an_error)
+TEST(compiling, what_crashes_twice_is_an_error)
 {
 	struct wire_message load = load_of(1);
 	const struct compiler *first;
@@ -223,10 +219,9 @@ START_TEST(what_crashes_twice_is_an_error)
 	expect_reply(&client, 0);
 	part();
 }
-END_TEST
 
 /* It does not know its links any more, which the program begins again. */
-START_TEST(a_link_that_crashes_twice_is_an_error)
+TEST(compiling, a_link_that_crashes_twice_is_an_error)
 {
 	struct wire_message add = add_of(1, 3);
 
@@ -247,10 +242,9 @@ START_TEST(a_link_that_crashes_twice_is_an_error)
 	ck_assert_ptr_nonnull(strstr(fake->message.reply.names.at[0], "crashed"));
 	part();
 }
-END_TEST
 
 /* Set before: five seconds. */
-START_TEST(who_does_not_end_is_ended)
+TEST(five_seconds, who_does_not_end_is_ended)
 {
 	struct wire_message load = load_of(1);
 
@@ -265,11 +259,10 @@ START_TEST(who_does_not_end_is_ended)
 	ck_assert_ptr_nonnull(strstr(fake->message.reply.text, "within 5 s"));
 	part();
 }
-END_TEST
 
 /* It could change it behind the back of those that load it, or keep the daemon waiting. _i: mapped,
  * or open. */
-START_TEST(code_that_its_compiler_holds_on_to_is_refused)
+TEST_LOOP(compiling, code_that_its_compiler_holds_on_to_is_refused, 0, 2)
 {
 	struct wire_message load = load_of(1);
 	void *mapped;
@@ -295,10 +288,9 @@ START_TEST(code_that_its_compiler_holds_on_to_is_refused)
 		munmap(mapped, 4096);
 	part();
 }
-END_TEST
 
 /* One that it names is as long as it is. */
-START_TEST(code_that_is_not_there_is_refused)
+TEST(compiling, code_that_is_not_there_is_refused)
 {
 	struct wire_message load = load_of(1);
 
@@ -310,10 +302,9 @@ START_TEST(code_that_is_not_there_is_refused)
 	expect_reply(&client, CUDA_ERROR_OUT_OF_MEMORY);
 	part();
 }
-END_TEST
 
 /* It breaks the protocol, which counts as a crash. */
-START_TEST(a_compiler_that_sends_a_descriptor_is_given_up)
+TEST(compiling, a_compiler_that_sends_a_descriptor_is_given_up)
 {
 	struct wire_message load = load_of(1), reply = {.type = WIRE_REPLY, .reply.text = ""};
 	int fd = fake_memfd(4096, 0);
@@ -331,9 +322,8 @@ START_TEST(a_compiler_that_sends_a_descriptor_is_given_up)
 	expect_reply(&client, 0);
 	part();
 }
-END_TEST
 
-START_TEST(a_dropped_link_needs_no_compiler)
+TEST(compiling, a_dropped_link_needs_no_compiler)
 {
 	struct wire_message drop = {.type = WIRE_LINK_DROP, .link = {.link = 1, .name = ""}};
 
@@ -343,9 +333,8 @@ START_TEST(a_dropped_link_needs_no_compiler)
 	ck_assert_ptr_null(own());
 	part();
 }
-END_TEST
 
-START_TEST(compilers_go_with_their_sessions)
+TEST(compiling, compilers_go_with_their_sessions)
 {
 	struct wire_message add = add_of(1, 0);
 
@@ -360,10 +349,9 @@ START_TEST(compilers_go_with_their_sessions)
 	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
 	end();
 }
-END_TEST
 
 /* Set before: one at a time. Who goes leaves its place at once. */
-START_TEST(one_of_a_user_compiles_at_a_time)
+TEST(one_at_a_time, one_of_a_user_compiles_at_a_time)
 {
 	struct wire_message add = add_of(1, 0);
 	struct fake_client other;
@@ -385,10 +373,9 @@ START_TEST(one_of_a_user_compiles_at_a_time)
 	fake_leave(fake, &other);
 	end();
 }
-END_TEST
 
 /* Whoever has had nothing to do for longest makes room. */
-START_TEST(a_user_has_a_bounded_number_of_compilers)
+TEST(compiling, a_user_has_a_bounded_number_of_compilers)
 {
 	enum { MOST = 32 };
 	struct fake_client clients[MOST + 1];
@@ -414,10 +401,9 @@ START_TEST(a_user_has_a_bounded_number_of_compilers)
 		fake_leave(fake, &clients[i]);
 	end();
 }
-END_TEST
 
 /* The record says that what the executor has is code. */
-START_TEST(a_daemon_that_dies_behind_the_compilation)
+TEST(records, a_daemon_that_dies_behind_the_compilation)
 {
 	struct wire_message load = load_of(1);
 	uint64_t id;
@@ -436,10 +422,9 @@ START_TEST(a_daemon_that_dies_behind_the_compilation)
 	expect_code(standby);
 	part();
 }
-END_TEST
 
 /* It is compiled anew, by a compiler of the next daemon. */
-START_TEST(a_daemon_that_dies_before_there_is_code)
+TEST(records, a_daemon_that_dies_before_there_is_code)
 {
 	struct wire_message load = load_of(1);
 
@@ -455,7 +440,6 @@ START_TEST(a_daemon_that_dies_before_there_is_code)
 	expect_code(standby);
 	part();
 }
-END_TEST
 
 static void keep_records(void)
 {
@@ -479,25 +463,13 @@ int main(void)
 	TCase *one = suite_case(suite, "one at a time"), *late = suite_case(suite, "five seconds");
 
 	fake_prepare();
-	tcase_add_test(all, code_that_is_too_much_is_not_loaded);
-	tcase_add_test(all, a_text_is_code_before_anybody_loads_it);
-	tcase_add_test(all, a_text_is_compiled_once);
-	tcase_add_test(all, what_is_wrong_with_a_text_is_said);
-	tcase_add_test(all, what_crashes_twice_is_an_error);
-	tcase_add_test(all, a_link_that_crashes_twice_is_an_error);
-	tcase_add_loop_test(all, code_that_its_compiler_holds_on_to_is_refused, 0, 2);
-	tcase_add_test(all, code_that_is_not_there_is_refused);
-	tcase_add_test(all, a_compiler_that_sends_a_descriptor_is_given_up);
-	tcase_add_test(all, a_dropped_link_needs_no_compiler);
-	tcase_add_test(all, compilers_go_with_their_sessions);
-	tcase_add_test(all, a_user_has_a_bounded_number_of_compilers);
+	suite_add(all, "compiling");
 	tcase_add_checked_fixture(records, keep_records, NULL);
-	tcase_add_test(records, a_daemon_that_dies_behind_the_compilation);
-	tcase_add_test(records, a_daemon_that_dies_before_there_is_code);
+	suite_add(records, "records");
 	suite_add_tcase(suite, records);
 	tcase_add_checked_fixture(one, one_at_a_time, NULL);
-	tcase_add_test(one, one_of_a_user_compiles_at_a_time);
+	suite_add(one, "one_at_a_time");
 	tcase_add_checked_fixture(late, five_seconds, NULL);
-	tcase_add_test(late, who_does_not_end_is_ended);
+	suite_add(late, "five_seconds");
 	return suite_run(suite);
 }

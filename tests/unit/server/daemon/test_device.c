@@ -61,7 +61,7 @@ static void forget(struct fake_client *program)
  * Xids
  */
 
-START_TEST(a_device_that_fails_ends_all_sessions_and_nothing_is_started)
+TEST(xids, a_device_that_fails_ends_all_sessions_and_nothing_is_started)
 {
 	join();
 	device_take_xid(&fake->daemon, &fell_off);
@@ -84,10 +84,9 @@ START_TEST(a_device_that_fails_ends_all_sessions_and_nothing_is_started)
 	expect_refused(CUDA_ERROR_DEVICE_UNAVAILABLE);
 	forget(&client);
 }
-END_TEST
 
 /* Who waits to be opened, and whose request is under way. */
-START_TEST(whoever_waits_when_the_device_fails_waits_no_more)
+TEST(xids, whoever_waits_when_the_device_fails_waits_no_more)
 {
 	struct wire_message wish = {.type = WIRE_QUERY_MEMORY};
 	struct fake_client waiting;
@@ -108,9 +107,8 @@ START_TEST(whoever_waits_when_the_device_fails_waits_no_more)
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	forget(&client);
 }
-END_TEST
 
-START_TEST(a_failed_device_stays_so_when_the_daemon_dies)
+TEST(lives, a_failed_device_stays_so_when_the_daemon_dies)
 {
 	fake_with_records = true;
 	join();
@@ -125,9 +123,8 @@ START_TEST(a_failed_device_stays_so_when_the_daemon_dies)
 	expect_refused(CUDA_ERROR_DEVICE_UNAVAILABLE);
 	forget(&client);
 }
-END_TEST
 
-START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
+TEST_LOOP(xids_2, a_contained_fault_costs_the_domain_of_its_executor, 0, 2)
 {
 	struct domain_refusal refusal;
 	struct xid xid = contained;
@@ -158,10 +155,9 @@ START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 	fake_welcome(fake, &client);
 	forget(&client);
 }
-END_TEST
 
 /* Said by the driver itself, also in the answer to a request. */
-START_TEST(a_context_that_the_hardware_ends_is_no_programs_fault)
+TEST_LOOP(xids_2, a_context_that_the_hardware_ends_is_no_programs_fault, 0, 2)
 {
 	const int32_t code = CUDA_ERROR_ECC_UNCORRECTABLE;
 	const struct wire_message lost = {
@@ -186,13 +182,12 @@ START_TEST(a_context_that_the_hardware_ends_is_no_programs_fault)
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	forget(&client);
 }
-END_TEST
 
 static const int32_t at_start[] = {
 	CUDA_ERROR_NO_DEVICE, CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_ECC_UNCORRECTABLE};
 
 /* While somebody is served it is tried again. */
-START_TEST(an_executor_that_finds_no_device_is_the_last_one)
+TEST_LOOP(xids_2, an_executor_that_finds_no_device_is_the_last_one, 0, sizeof(at_start) / sizeof(at_start[0]))
 {
 	const struct wire_message lost = {
 		.type = WIRE_LOST, .trouble = {.code = at_start[_i], .text = "cannot open the device"}};
@@ -215,9 +210,8 @@ START_TEST(an_executor_that_finds_no_device_is_the_last_one)
 	ck_assert_uint_le(fake->child_count, 6);
 	forget(&client);
 }
-END_TEST
 
-START_TEST(an_executor_that_cannot_start_for_other_reasons_is_tried_again)
+TEST(xids_2, an_executor_that_cannot_start_for_other_reasons_is_tried_again)
 {
 	const struct wire_message lost = {.type = WIRE_LOST,
 		.trouble = {.code = CUDA_ERROR_OUT_OF_MEMORY, .text = "cannot open the device"}};
@@ -232,9 +226,8 @@ START_TEST(an_executor_that_cannot_start_for_other_reasons_is_tried_again)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(a_contained_fault_of_somebody_else_has_no_consequence)
+TEST(xids_2, a_contained_fault_of_somebody_else_has_no_consequence)
 {
 	struct xid xid = contained;
 
@@ -247,10 +240,9 @@ START_TEST(a_contained_fault_of_somebody_else_has_no_consequence)
 	ck_assert(!active->killed && !standby->killed);
 	part();
 }
-END_TEST
 
 /* Whose it is is not known, or everybody's memory is hurt. */
-START_TEST(a_contained_fault_without_a_process_is_everybodys)
+TEST_LOOP(xids_2, a_contained_fault_without_a_process_is_everybodys, 0, 2)
 {
 	struct xid xid = contained;
 
@@ -261,14 +253,13 @@ START_TEST(a_contained_fault_without_a_process_is_everybodys)
 	expect_told(&client, CUDA_ERROR_ECC_UNCORRECTABLE, "the device has failed: Xid 94");
 	forget(&client);
 }
-END_TEST
 
 /*
  * Processes that do not end
  */
 
 /* Whatever holds it may be its user's own: others go on, and his next program gets another one. */
-START_TEST(an_executor_that_does_not_end_costs_its_domain)
+TEST(ends, an_executor_that_does_not_end_costs_its_domain)
 {
 	struct fake_client other, late;
 
@@ -302,10 +293,9 @@ START_TEST(an_executor_that_does_not_end_costs_its_domain)
 	fake_leave(fake, &other);
 	forget(&client);
 }
-END_TEST
 
 /* It asks the firmware again and again, which does not answer. */
-START_TEST(an_executor_with_a_thread_that_is_held_does_nothing_useful)
+TEST(ends, an_executor_with_a_thread_that_is_held_does_nothing_useful)
 {
 	join();
 	active->seen = standby->seen = true;
@@ -317,10 +307,9 @@ START_TEST(an_executor_with_a_thread_that_is_held_does_nothing_useful)
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	forget(&client);
 }
-END_TEST
 
 /* The timer itself. */
-START_TEST(an_executor_that_was_killed_is_looked_at)
+TEST(ends, an_executor_that_was_killed_is_looked_at)
 {
 	join();
 	active->seen = true;
@@ -328,10 +317,9 @@ START_TEST(an_executor_that_was_killed_is_looked_at)
 	FAKE_RUN_WHILE(fake, active->worker->still < 2);
 	forget(&client);
 }
-END_TEST
 
 /* It runs as a user of the machine, who may have written that himself. */
-START_TEST(an_executor_of_a_user_does_not_say_that_there_is_no_device)
+TEST(ends, an_executor_of_a_user_does_not_say_that_there_is_no_device)
 {
 	const struct wire_message lost = {
 		.type = WIRE_LOST, .trouble = {.code = CUDA_ERROR_NO_DEVICE, .text = "said"}};
@@ -346,10 +334,9 @@ START_TEST(an_executor_of_a_user_does_not_say_that_there_is_no_device)
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	end();
 }
-END_TEST
 
 /* Sessions that go on elsewhere wait for nobody. */
-START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
+TEST(ends, an_executor_that_nobody_waits_for_may_take_its_time)
 {
 	join();
 	active->seen = standby->seen = true;
@@ -366,9 +353,8 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	forget(&client);
 }
-END_TEST
 
-START_TEST(a_keeper_that_does_not_end_is_the_devices_failure)
+TEST(ends, a_keeper_that_does_not_end_is_the_devices_failure)
 {
 	join();
 	keeper->seen = true;
@@ -378,9 +364,8 @@ START_TEST(a_keeper_that_does_not_end_is_the_devices_failure)
 	ck_assert(active->killed);
 	forget(&client);
 }
-END_TEST
 
-START_TEST(a_service_leaves_behind_who_does_not_end)
+TEST(ends, a_service_leaves_behind_who_does_not_end)
 {
 	boot();
 	keeper->seen = active->seen = standby->seen = true;
@@ -398,7 +383,6 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 	ck_assert(TAILQ_EMPTY(&fake_domain(fake)->workers));
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -408,23 +392,10 @@ int main(void)
 	TCase *lives = tcase_create("lives");
 
 	fake_prepare();
-	tcase_add_test(xids, a_device_that_fails_ends_all_sessions_and_nothing_is_started);
-	tcase_add_test(xids, whoever_waits_when_the_device_fails_waits_no_more);
-	tcase_add_test(lives, a_failed_device_stays_so_when_the_daemon_dies);
+	suite_add(xids, "xids");
+	suite_add(lives, "lives");
 	suite_add_tcase(suite, lives);
-	tcase_add_loop_test(xids, a_contained_fault_costs_the_domain_of_its_executor, 0, 2);
-	tcase_add_loop_test(xids, a_context_that_the_hardware_ends_is_no_programs_fault, 0, 2);
-	tcase_add_loop_test(xids, an_executor_that_finds_no_device_is_the_last_one, 0,
-		sizeof(at_start) / sizeof(at_start[0]));
-	tcase_add_test(xids, an_executor_that_cannot_start_for_other_reasons_is_tried_again);
-	tcase_add_test(xids, a_contained_fault_of_somebody_else_has_no_consequence);
-	tcase_add_loop_test(xids, a_contained_fault_without_a_process_is_everybodys, 0, 2);
-	tcase_add_test(ends, an_executor_that_does_not_end_costs_its_domain);
-	tcase_add_test(ends, an_executor_with_a_thread_that_is_held_does_nothing_useful);
-	tcase_add_test(ends, an_executor_of_a_user_does_not_say_that_there_is_no_device);
-	tcase_add_test(ends, an_executor_that_was_killed_is_looked_at);
-	tcase_add_test(ends, an_executor_that_nobody_waits_for_may_take_its_time);
-	tcase_add_test(ends, a_keeper_that_does_not_end_is_the_devices_failure);
-	tcase_add_test(ends, a_service_leaves_behind_who_does_not_end);
+	suite_add(xids, "xids_2");
+	suite_add(ends, "ends");
 	return suite_run(suite);
 }

@@ -291,7 +291,7 @@ static void refill(void)
 	AWAIT(is_answered);
 }
 
-START_TEST(all_go_and_come_back)
+TEST(drain, all_go_and_come_back)
 {
 	boot();
 	for (int i = 0; i < 2; i++) {
@@ -312,9 +312,8 @@ START_TEST(all_go_and_come_back)
 	ck_assert_uint_eq(fake->daemon.counters.events[EVENT_lost], 0);
 	end();
 }
-END_TEST
 
-START_TEST(requests_wait_meanwhile)
+TEST(drain, requests_wait_meanwhile)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -331,10 +330,9 @@ START_TEST(requests_wait_meanwhile)
 		fake_expect(fake, clients[i].socket, WIRE_REPLY);
 	end();
 }
-END_TEST
 
 /* Also of a session that has not begun to leave. */
-START_TEST(requests_wait_from_the_beginning)
+TEST(drain, requests_wait_from_the_beginning)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -358,10 +356,9 @@ START_TEST(requests_wait_from_the_beginning)
 	fake_expect(fake, clients[1].socket, WIRE_REPLY);
 	end();
 }
-END_TEST
 
 /* A request that a worker has is answered before its session leaves; a later one waits. */
-START_TEST(a_request_under_way_ends_first)
+TEST(drain, a_request_under_way_ends_first)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -378,9 +375,8 @@ START_TEST(a_request_under_way_ends_first)
 	refill();
 	end();
 }
-END_TEST
 
-START_TEST(newcomers_are_refused)
+TEST(drain, newcomers_are_refused)
 {
 	struct fake_client late;
 
@@ -395,9 +391,8 @@ START_TEST(newcomers_are_refused)
 	refill();
 	end();
 }
-END_TEST
 
-START_TEST(what_does_not_fit_on_the_host_is_found_first)
+TEST(drain, what_does_not_fit_on_the_host_is_found_first)
 {
 	boot();
 	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
@@ -408,10 +403,9 @@ START_TEST(what_does_not_fit_on_the_host_is_found_first)
 	ck_assert_uint_eq(fake->daemon.counters.sessions_suspended, 0);
 	end();
 }
-END_TEST
 
 /* What a kernel has left in the context would be lost. */
-START_TEST(residue_is_found_first)
+TEST(drain, residue_is_found_first)
 {
 	boot();
 	word_set(&fake_session(fake, 1)->view.server->ran[3], 1);
@@ -431,9 +425,8 @@ START_TEST(residue_is_found_first)
 	expect_here();
 	end();
 }
-END_TEST
 
-START_TEST(endless_work_calls_it_off)
+TEST(drain, endless_work_calls_it_off)
 {
 	boot();
 	is_endless = true;
@@ -445,9 +438,8 @@ START_TEST(endless_work_calls_it_off)
 	expect_here();
 	end();
 }
-END_TEST
 
-START_TEST(the_latest_order_counts)
+TEST(drain, the_latest_order_counts)
 {
 	boot();
 	begin(device_drain_begin);
@@ -472,10 +464,9 @@ START_TEST(the_latest_order_counts)
 	refill();
 	end();
 }
-END_TEST
 
 /* Nobody loses anything where the device is not there yet. */
-START_TEST(without_a_device_it_stays_drained)
+TEST(drain, without_a_device_it_stays_drained)
 {
 	boot();
 	drain();
@@ -491,10 +482,9 @@ START_TEST(without_a_device_it_stays_drained)
 	expect_here();
 	end();
 }
-END_TEST
 
 /* What an executor says of the device at its end concerns nobody any more. */
-START_TEST(the_device_may_fail)
+TEST(drain, the_device_may_fail)
 {
 	struct wire_message lost = {.type = WIRE_LOST,
 		.trouble = {.code = CUDA_ERROR_ECC_UNCORRECTABLE, .text = "a bit is lost"}};
@@ -521,7 +511,6 @@ START_TEST(the_device_may_fail)
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_FAILED);
 	end();
 }
-END_TEST
 
 /*
  * Kills
@@ -620,7 +609,7 @@ START_TEST(whatever_dies_on_the_way_back)
 }
 END_TEST
 
-START_TEST(the_steps_are_enough)
+TEST(drain, the_steps_are_enough)
 {
 	boot();
 	begin(device_drain_begin);
@@ -631,7 +620,6 @@ START_TEST(the_steps_are_enough)
 	ck_assert(is_answered);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -641,18 +629,7 @@ int main(void)
 	fake_prepare();
 	suite = suite_create("device_drain");
 	tests = suite_case(suite, "drain");
-	tcase_add_test(tests, all_go_and_come_back);
-	tcase_add_test(tests, requests_wait_meanwhile);
-	tcase_add_test(tests, requests_wait_from_the_beginning);
-	tcase_add_test(tests, a_request_under_way_ends_first);
-	tcase_add_test(tests, newcomers_are_refused);
-	tcase_add_test(tests, what_does_not_fit_on_the_host_is_found_first);
-	tcase_add_test(tests, residue_is_found_first);
-	tcase_add_test(tests, endless_work_calls_it_off);
-	tcase_add_test(tests, the_latest_order_counts);
-	tcase_add_test(tests, without_a_device_it_stays_drained);
-	tcase_add_test(tests, the_device_may_fail);
-	tcase_add_test(tests, the_steps_are_enough);
+	suite_add(tests, "drain");
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
 	tcase_add_loop_test(deaths, whatever_dies_on_the_way_out, 0, STEPS);

@@ -6,7 +6,7 @@
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 
-START_TEST(hello_is_checked)
+TEST(handshake, hello_is_checked)
 {
 	struct wire_hello hello = {
 		.major = FRMPS_PROTOCOL_MAJOR, .window_base = WINDOW_GRID_BASE, .window_bytes = WINDOW_BYTES};
@@ -24,9 +24,8 @@ START_TEST(hello_is_checked)
 	hello.recovery = 3;
 	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
 }
-END_TEST
 
-START_TEST(names_cannot_garble_the_log)
+TEST(handshake, names_cannot_garble_the_log)
 {
 	char copy[8];
 
@@ -40,14 +39,12 @@ START_TEST(names_cannot_garble_the_log)
 	handshake_copy_name(copy, sizeof(copy), "12345\xe2\x82\xac");
 	ck_assert_str_eq(copy, "12345??");
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("handshake");
 	TCase *tests = suite_case(suite, "handshake");
 
-	tcase_add_test(tests, hello_is_checked);
-	tcase_add_test(tests, names_cannot_garble_the_log);
+	suite_add(tests, "handshake");
 	return suite_run(suite);
 }

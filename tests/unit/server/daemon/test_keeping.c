@@ -85,7 +85,7 @@ static void expect_running(void)
  * Memory
  */
 
-START_TEST(a_request_is_asked_of_the_next_keeper)
+TEST(memory, a_request_is_asked_of_the_next_keeper)
 {
 	join();
 	ask_for_memory();
@@ -97,9 +97,8 @@ START_TEST(a_request_is_asked_of_the_next_keeper)
 	expect_running();
 	part();
 }
-END_TEST
 
-START_TEST(a_request_that_comes_without_a_keeper_waits)
+TEST(memory, a_request_that_comes_without_a_keeper_waits)
 {
 	join();
 	fake_reap(fake, keeper, SIGKILL);
@@ -116,10 +115,9 @@ START_TEST(a_request_that_comes_without_a_keeper_waits)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	part();
 }
-END_TEST
 
 /* As long as it lacks room for a process there is none; then it is soon there. */
-START_TEST(a_keeper_that_could_not_be_started_is_tried_again)
+TEST(memory, a_keeper_that_could_not_be_started_is_tried_again)
 {
 	join();
 	fake->refuse_start = true;
@@ -135,7 +133,6 @@ START_TEST(a_keeper_that_could_not_be_started_is_tried_again)
 	expect_memory();
 	part();
 }
-END_TEST
 
 /* The keeper's process crashes: the next one is not started in the same moment. */
 static void crash_keeper(void)
@@ -148,7 +145,7 @@ static void crash_keeper(void)
 	become_keeper(&fake->children[next]);
 }
 
-START_TEST(keepers_do_not_crash_at_a_request_for_ever)
+TEST(memory, keepers_do_not_crash_at_a_request_for_ever)
 {
 	join();
 	for (int i = 0; i < 2; i++) {
@@ -172,9 +169,8 @@ START_TEST(keepers_do_not_crash_at_a_request_for_ever)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	part();
 }
-END_TEST
 
-START_TEST(an_answer_is_used_that_was_on_its_way)
+TEST(memory, an_answer_is_used_that_was_on_its_way)
 {
 	join();
 	ask_for_memory();
@@ -189,9 +185,8 @@ START_TEST(an_answer_is_used_that_was_on_its_way)
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	part();
 }
-END_TEST
 
-START_TEST(an_answer_that_nobody_waits_for_any_more_leaves_nothing)
+TEST(memory, an_answer_that_nobody_waits_for_any_more_leaves_nothing)
 {
 	join();
 	ask_for_memory();
@@ -202,9 +197,8 @@ START_TEST(an_answer_that_nobody_waits_for_any_more_leaves_nothing)
 	fake_expect_nothing(fake, keeper->socket);
 	part();
 }
-END_TEST
 
-START_TEST(handles_are_those_of_the_keeper_that_gave_them)
+TEST(memory, handles_are_those_of_the_keeper_that_gave_them)
 {
 	struct wire_message other = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 
@@ -227,10 +221,9 @@ START_TEST(handles_are_those_of_the_keeper_that_gave_them)
 	ck_assert_uint_eq(fake->message.chunk.handle, HANDLE);
 	part();
 }
-END_TEST
 
 /* What a standby is told after a promotion comes from the daemon's descriptors. */
-START_TEST(the_next_executor_is_told_of_memory_that_a_former_keeper_made)
+TEST(memory, the_next_executor_is_told_of_memory_that_a_former_keeper_made)
 {
 	struct fake_child *next;
 
@@ -245,10 +238,9 @@ START_TEST(the_next_executor_is_told_of_memory_that_a_former_keeper_made)
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	part();
 }
-END_TEST
 
 /* Who waits for what it has freed is told when there is nobody left to let go of it. */
-START_TEST(a_release_ends_with_its_keeper)
+TEST(memory, a_release_ends_with_its_keeper)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	uint64_t id;
@@ -268,7 +260,6 @@ START_TEST(a_release_ends_with_its_keeper)
 	expect_running();
 	part();
 }
-END_TEST
 
 /*
  * Guards
@@ -288,7 +279,7 @@ static void boot_guarded(void)
 }
 
 /* @_i: 1: the first keeper has made it before it ends. */
-START_TEST(a_sink_that_is_missing_is_asked_of_the_next_keeper)
+TEST_LOOP(guards, a_sink_that_is_missing_is_asked_of_the_next_keeper, 0, 2)
 {
 	const struct session *session;
 
@@ -308,7 +299,6 @@ START_TEST(a_sink_that_is_missing_is_asked_of_the_next_keeper)
 	fake_expect_nothing(fake, keeper->socket);
 	part();
 }
-END_TEST
 
 static void join_without_keeper(void)
 {
@@ -317,7 +307,7 @@ static void join_without_keeper(void)
 	fake_join(fake, &client, active, standby);
 }
 
-START_TEST(a_session_that_comes_without_a_keeper_has_a_guard_later)
+TEST(guards, a_session_that_comes_without_a_keeper_has_a_guard_later)
 {
 	join_without_keeper();
 	fake_expect_nothing(fake, active->socket);
@@ -327,9 +317,8 @@ START_TEST(a_session_that_comes_without_a_keeper_has_a_guard_later)
 	expect_guard(standby);
 	part();
 }
-END_TEST
 
-START_TEST(a_session_that_was_told_an_error_needs_no_guard)
+TEST(guards, a_session_that_was_told_an_error_needs_no_guard)
 {
 	join_without_keeper();
 	word_release(&TAILQ_FIRST(&fake->daemon.sessions)->view.server->state, SHM_SESSION_FAULTED);
@@ -337,7 +326,6 @@ START_TEST(a_session_that_was_told_an_error_needs_no_guard)
 	fake_expect_nothing(fake, keeper->socket);
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -345,17 +333,7 @@ int main(void)
 	TCase *memory = suite_case(suite, "memory"), *guards = suite_case(suite, "guards");
 
 	fake_prepare();
-	tcase_add_test(memory, a_request_is_asked_of_the_next_keeper);
-	tcase_add_test(memory, a_request_that_comes_without_a_keeper_waits);
-	tcase_add_test(memory, a_keeper_that_could_not_be_started_is_tried_again);
-	tcase_add_test(memory, keepers_do_not_crash_at_a_request_for_ever);
-	tcase_add_test(memory, an_answer_is_used_that_was_on_its_way);
-	tcase_add_test(memory, an_answer_that_nobody_waits_for_any_more_leaves_nothing);
-	tcase_add_test(memory, handles_are_those_of_the_keeper_that_gave_them);
-	tcase_add_test(memory, the_next_executor_is_told_of_memory_that_a_former_keeper_made);
-	tcase_add_test(memory, a_release_ends_with_its_keeper);
-	tcase_add_loop_test(guards, a_sink_that_is_missing_is_asked_of_the_next_keeper, 0, 2);
-	tcase_add_test(guards, a_session_that_comes_without_a_keeper_has_a_guard_later);
-	tcase_add_test(guards, a_session_that_was_told_an_error_needs_no_guard);
+	suite_add(memory, "memory");
+	suite_add(guards, "guards");
 	return suite_run(suite);
 }

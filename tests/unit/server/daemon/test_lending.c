@@ -114,7 +114,7 @@ static const struct holdings *holdings(void)
 	return &fake_session(fake, 0)->holdings;
 }
 
-START_TEST(memory_of_another_device_is_mapped_like_own)
+TEST(borrower, memory_of_another_device_is_mapped_like_own)
 {
 	struct wire_message map = {.type = WIRE_MAP_HANDLE,
 		.memory = {.handle = 7, .address = client.window_base, .bytes = 2 * MIB}};
@@ -163,10 +163,9 @@ START_TEST(memory_of_another_device_is_mapped_like_own)
 	close(file);
 	part();
 }
-END_TEST
 
 /* The pages are the other daemon's to count, and to free. */
-START_TEST(host_memory_of_another_device_stays_when_it_is_released)
+TEST(borrower, host_memory_of_another_device_stays_when_it_is_released)
 {
 	const struct wire_message release = {.type = WIRE_RELEASE_MEMORY, .memory = {.handle = 7}};
 	char text[4];
@@ -186,9 +185,8 @@ START_TEST(host_memory_of_another_device_stays_when_it_is_released)
 	close(file);
 	part();
 }
-END_TEST
 
-START_TEST(a_refusal_is_the_answer)
+TEST(borrower, a_refusal_is_the_answer)
 {
 	const struct wire_message reply = {
 		.type = WIRE_REPLY, .id = 1, .reply = {.code = CUDA_ERROR_INVALID_VALUE}};
@@ -202,11 +200,10 @@ START_TEST(a_refusal_is_the_answer)
 	close(socket);
 	part();
 }
-END_TEST
 
 /* 0 it hangs up, 1 it says what makes no sense, 2 nothing, 3 it is not there, 4 without
  * descriptors. */
-START_TEST(a_daemon_that_does_not_answer_is_an_error)
+TEST_LOOP(borrower, a_daemon_that_does_not_answer_is_an_error, 0, 5)
 {
 	const struct wire_message wrong = {.type = _i == 1 ? WIRE_PING : WIRE_REPLY, .id = 1};
 	const uint64_t values[2] = {2 * MIB, 0};
@@ -242,9 +239,8 @@ START_TEST(a_daemon_that_does_not_answer_is_an_error)
 		close(socket);
 	part();
 }
-END_TEST
 
-START_TEST(a_daemon_that_dies_is_asked_again)
+TEST(borrower, a_daemon_that_dies_is_asked_again)
 {
 	int file;
 
@@ -258,9 +254,8 @@ START_TEST(a_daemon_that_dies_is_asked_again)
 	close(file);
 	part();
 }
-END_TEST
 
-START_TEST(a_session_ends_while_it_borrows)
+TEST(borrower, a_session_ends_while_it_borrows)
 {
 	int socket;
 
@@ -270,9 +265,8 @@ START_TEST(a_session_ends_while_it_borrows)
 	part();
 	close(socket);
 }
-END_TEST
 
-START_TEST(a_token_of_no_device_is_none)
+TEST(borrower, a_token_of_no_device_is_none)
 {
 	struct wire_message message = {
 		.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 7, .token = {WIRE_TOKEN_DEVICES + 2, 1}}};
@@ -281,7 +275,6 @@ START_TEST(a_token_of_no_device_is_none)
 	ck_assert_int_eq(ask(&message), CUDA_ERROR_INVALID_VALUE);
 	part();
 }
-END_TEST
 
 /*
  * The lender
@@ -326,7 +319,7 @@ static int32_t borrow(const uint64_t token[2], uid_t as, uid_t uid, int *ret_fil
 	return code;
 }
 
-START_TEST(memory_is_lent_to_the_service_alone)
+TEST(lender, memory_is_lent_to_the_service_alone)
 {
 	uint64_t token[2], wrong[2];
 	int file = -1;
@@ -343,10 +336,9 @@ START_TEST(memory_is_lent_to_the_service_alone)
 	close(file);
 	part();
 }
-END_TEST
 
 /* It stays where it is, as long as it is there: also for a daemon that comes later. */
-START_TEST(lent_memory_is_not_emptied)
+TEST(lives, lent_memory_is_not_emptied)
 {
 	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.handle = 9, .bytes = 2 * MIB}};
 	uint64_t token[2], bytes;
@@ -368,10 +360,9 @@ START_TEST(lent_memory_is_not_emptied)
 	close(file);
 	part();
 }
-END_TEST
 
 /* The record has all that the next daemon needs of it. */
-START_TEST(borrowed_memory_outlives_the_daemon)
+TEST(lives, borrowed_memory_outlives_the_daemon)
 {
 	const struct wire_message release = {.type = WIRE_RELEASE_MEMORY, .memory = {.handle = 7}};
 	int file;
@@ -390,10 +381,9 @@ START_TEST(borrowed_memory_outlives_the_daemon)
 	close(file);
 	part();
 }
-END_TEST
 
 /* It counts for its user until the other device has it no more. */
-START_TEST(lent_memory_counts_when_its_owner_has_ended)
+TEST(lender, lent_memory_counts_when_its_owner_has_ended)
 {
 	uint64_t token[3][2];
 	int files[2];
@@ -419,7 +409,6 @@ START_TEST(lent_memory_counts_when_its_owner_has_ended)
 	close(files[1]);
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -428,20 +417,12 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(tests, NULL, stop_listening);
-	tcase_add_test(tests, memory_of_another_device_is_mapped_like_own);
-	tcase_add_test(tests, host_memory_of_another_device_stays_when_it_is_released);
-	tcase_add_test(tests, a_refusal_is_the_answer);
-	tcase_add_loop_test(tests, a_daemon_that_does_not_answer_is_an_error, 0, 5);
-	tcase_add_test(tests, a_daemon_that_dies_is_asked_again);
-	tcase_add_test(tests, a_session_ends_while_it_borrows);
-	tcase_add_test(tests, a_token_of_no_device_is_none);
+	suite_add(tests, "borrower");
 	tests = suite_case(suite, "lender");
-	tcase_add_test(tests, memory_is_lent_to_the_service_alone);
-	tcase_add_test(tests, lent_memory_counts_when_its_owner_has_ended);
+	suite_add(tests, "lender");
 	/* What killed daemons have open is not closed. */
 	tests = tcase_create("lives");
 	suite_add_tcase(suite, tests);
-	tcase_add_test(tests, lent_memory_is_not_emptied);
-	tcase_add_test(tests, borrowed_memory_outlives_the_daemon);
+	suite_add(tests, "lives");
 	return suite_run(suite);
 }

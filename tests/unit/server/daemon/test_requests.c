@@ -22,7 +22,7 @@
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 
-START_TEST(host_memory_comes_as_a_file)
+TEST(requests, host_memory_comes_as_a_file)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 	struct stat status;
@@ -41,9 +41,8 @@ START_TEST(host_memory_comes_as_a_file)
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	part();
 }
-END_TEST
 
-START_TEST(failed_request_leaves_no_trace)
+TEST(requests, failed_request_leaves_no_trace)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 
@@ -61,9 +60,8 @@ START_TEST(failed_request_leaves_no_trace)
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	part();
 }
-END_TEST
 
-START_TEST(one_request_at_a_time)
+TEST(requests, one_request_at_a_time)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	uint64_t id;
@@ -78,10 +76,9 @@ START_TEST(one_request_at_a_time)
 	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
 	part();
 }
-END_TEST
 
 /* The keeper stays, and what nobody can hold goes back to it. */
-START_TEST(memory_without_a_free_descriptor_is_refused)
+TEST(requests, memory_without_a_free_descriptor_is_refused)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct rlimit before, few = {0};
@@ -106,7 +103,6 @@ START_TEST(memory_without_a_free_descriptor_is_refused)
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	part();
 }
-END_TEST
 
 static void close_everywhere(void)
 {
@@ -120,7 +116,7 @@ static void close_everywhere(void)
 	}
 }
 
-START_TEST(memory_waits_for_memory_that_is_being_given_back)
+TEST(requests, memory_waits_for_memory_that_is_being_given_back)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client other;
@@ -140,15 +136,14 @@ START_TEST(memory_waits_for_memory_that_is_being_given_back)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	part();
 }
-END_TEST
 
-/* Three of the session, one of the memory, two of the standby. */
-#define RECORDS_OF_AN_ALLOCATION 6u
+/* Three of the session, one of the memory, two of the standby, one of the service's counters. */
+#define RECORDS_OF_AN_ALLOCATION 7u
 
 /* Each of its turns records what another process is about to know, and nothing twice: the session
  * with its request at the keeper, at the executor, and answered; the memory; the standby that
  * has the memory, and has it no longer to come. */
-START_TEST(an_allocation_writes_few_records)
+TEST(requests, an_allocation_writes_few_records)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	uint64_t before;
@@ -170,10 +165,9 @@ START_TEST(an_allocation_writes_few_records)
 	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
 	end();
 }
-END_TEST
 
 /* There is always somebody who is about to give some back. */
-START_TEST(memory_that_never_comes_is_an_answer)
+TEST(requests, memory_that_never_comes_is_an_answer)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client other, third;
@@ -199,9 +193,8 @@ START_TEST(memory_that_never_comes_is_an_answer)
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
 	part();
 }
-END_TEST
 
-START_TEST(memory_that_does_not_exist_is_an_answer)
+TEST(requests, memory_that_does_not_exist_is_an_answer)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 
@@ -214,9 +207,8 @@ START_TEST(memory_that_does_not_exist_is_an_answer)
 	ck_assert_int_eq(fake->message.reply.code, 2);
 	part();
 }
-END_TEST
 
-START_TEST(limited_client_sees_its_limit)
+TEST(requests, limited_client_sees_its_limit)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
@@ -231,7 +223,6 @@ START_TEST(limited_client_sees_its_limit)
 	ck_assert_uint_eq(fake->message.reply.values.at[1], UINT64_C(8) << 30);
 	part();
 }
-END_TEST
 
 /* Which window the next client is given when it has these. */
 static uint64_t next_window(uint64_t words)
@@ -244,7 +235,7 @@ static uint64_t being_unpinned(void)
 	return unpinning_bytes(TAILQ_FIRST(&fake->daemon.domains));
 }
 
-START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
+TEST(requests, a_window_with_pinned_memory_is_given_to_nobody)
 {
 	const uint64_t pinned[2] = {1, 5 * MIB};
 	uint64_t id;
@@ -265,9 +256,8 @@ START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
 	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
-END_TEST
 
-START_TEST(a_dead_executor_has_nothing_pinned)
+TEST(requests, a_dead_executor_has_nothing_pinned)
 {
 	const uint64_t pinned[2] = {1, 5 * MIB};
 
@@ -283,9 +273,8 @@ START_TEST(a_dead_executor_has_nothing_pinned)
 	ck_assert_uint_eq(next_window(1), WINDOW_GRID_BASE);
 	end();
 }
-END_TEST
 
-START_TEST(freed_memory_that_stays_pinned_is_counted)
+TEST(requests, freed_memory_that_stays_pinned_is_counted)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST}, unmap = {.type = WIRE_UNMAP_HOST};
 	const uint64_t bytes = 8192;
@@ -311,7 +300,6 @@ START_TEST(freed_memory_that_stays_pinned_is_counted)
 	ck_assert_uint_eq(being_unpinned(), 0);
 	part();
 }
-END_TEST
 
 /*
  * Physical memory
@@ -382,7 +370,7 @@ static int32_t release_memory(struct fake_client *who, uint64_t handle)
 	return ask(who, &(struct wire_message){.type = WIRE_RELEASE_MEMORY, .memory = {.handle = handle}});
 }
 
-START_TEST(physical_memory_is_counted_once)
+TEST(requests, physical_memory_is_counted_once)
 {
 	join();
 	create_memory(&client, 9, 5);
@@ -400,10 +388,9 @@ START_TEST(physical_memory_is_counted_once)
 	ck_assert_int_eq(release_memory(&client, 9), CUDA_ERROR_INVALID_HANDLE);
 	part();
 }
-END_TEST
 
 /* It is there already: for what is being mapped nobody is refused anything, and nobody ends. */
-START_TEST(memory_that_is_being_mapped_is_counted_once)
+TEST(requests, memory_that_is_being_mapped_is_counted_once)
 {
 	struct wire_message map = {.type = WIRE_MAP_HANDLE};
 	struct fake_client holder, other;
@@ -438,7 +425,6 @@ START_TEST(memory_that_is_being_mapped_is_counted_once)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* A device that is a part of a GPU: the GPU has more, and nothing is guaranteed. */
 static void join_part(uint64_t bytes)
@@ -447,7 +433,7 @@ static void join_part(uint64_t bytes)
 	fake->daemon.rules.general.device_memory = 2 * GUARANTEE_EXECUTOR_BYTES + bytes;
 }
 
-START_TEST(sessions_together_never_have_more_than_the_device)
+TEST(requests, sessions_together_never_have_more_than_the_device)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client other;
@@ -475,10 +461,9 @@ START_TEST(sessions_together_never_have_more_than_the_device)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* On the whole of a GPU it is the keeper who says that there is none yet. */
-START_TEST(memory_of_who_ends_is_the_device_s_until_executors_have_let_go)
+TEST(requests, memory_of_who_ends_is_the_device_s_until_executors_have_let_go)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client other;
@@ -499,10 +484,9 @@ START_TEST(memory_of_who_ends_is_the_device_s_until_executors_have_let_go)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	part();
 }
-END_TEST
 
 /* The GPU would have it: the keeper is not asked before there is room on the device. */
-START_TEST(who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu)
+TEST(requests, who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client holder;
@@ -523,10 +507,9 @@ START_TEST(who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu)
 	fake_leave(fake, &holder);
 	part();
 }
-END_TEST
 
 /* What somebody is about to ask the keeper for would free nothing. */
-START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
+TEST(requests, who_only_asks_for_memory_does_not_end_for_a_guarantee)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client asker, holder;
@@ -553,7 +536,6 @@ START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
 	fake_leave(fake, &holder);
 	part();
 }
-END_TEST
 
 /* Imports it that many times. */
 static void import_memory(struct fake_client *who, const uint64_t token[2], uint64_t handle, unsigned times)
@@ -568,7 +550,7 @@ static void import_memory(struct fake_client *who, const uint64_t token[2], uint
 }
 
 /* The device has it once, whoever has it: so long as somebody has it. */
-START_TEST(memory_that_is_shared_is_taken_from_what_others_may_have_once)
+TEST(requests, memory_that_is_shared_is_taken_from_what_others_may_have_once)
 {
 	struct fake_client sharer, third;
 	uint64_t token[2];
@@ -607,10 +589,9 @@ START_TEST(memory_that_is_shared_is_taken_from_what_others_may_have_once)
 	fake_leave(fake, &third);
 	part();
 }
-END_TEST
 
 /* What somebody else keeps is not free with its end. The next to end is who frees it then. */
-START_TEST(who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some)
+TEST(requests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some)
 {
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
 	struct fake_client sharer, importer, holder;
@@ -645,10 +626,9 @@ START_TEST(who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some)
 	fake_leave(fake, &holder);
 	part();
 }
-END_TEST
 
 /* Each takes half a GiB of the device, which no limit of a program counts. */
-START_TEST(executors_do_not_take_what_is_guaranteed)
+TEST(requests, executors_do_not_take_what_is_guaranteed)
 {
 	struct domain_refusal refusal;
 	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 1}};
@@ -670,10 +650,9 @@ START_TEST(executors_do_not_take_what_is_guaranteed)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* The standbys of a new user's, which start one after the other, are to come. */
-START_TEST(executors_that_are_to_start_have_their_memory)
+TEST(requests, executors_that_are_to_start_have_their_memory)
 {
 	struct domain_refusal refusal;
 	const struct identity stranger = {.uid = getuid() + 1};
@@ -688,10 +667,9 @@ START_TEST(executors_that_are_to_start_have_their_memory)
 		"it has faults", false, &refusal));
 	part();
 }
-END_TEST
 
 /* A session goes on without a guard where its sink would take it. */
-START_TEST(a_sink_does_not_take_what_is_guaranteed)
+TEST(requests, a_sink_does_not_take_what_is_guaranteed)
 {
 	struct fake_client other;
 
@@ -711,7 +689,6 @@ START_TEST(a_sink_does_not_take_what_is_guaranteed)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* ---- memory on its way back ---- */
 
@@ -760,7 +737,7 @@ static const struct timer *reclaim_timer(void)
 	return fake->daemon.reclaim.timer;
 }
 
-START_TEST(what_a_client_has_freed_is_free_before_it_is_told_how_much_is)
+TEST_LOOP(requests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	uint64_t id;
@@ -776,10 +753,9 @@ START_TEST(what_a_client_has_freed_is_free_before_it_is_told_how_much_is)
 	expect_query(&client);
 	part();
 }
-END_TEST
 
 /* The memory that was given back last may be the one that is needed. */
-START_TEST(freed_memory_that_a_standby_still_has_mapped_is_waited_for)
+TEST_LOOP(requests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 	uint64_t id;
@@ -796,9 +772,8 @@ START_TEST(freed_memory_that_a_standby_still_has_mapped_is_waited_for)
 	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
 	part();
 }
-END_TEST
 
-START_TEST(nobody_waits_for_what_somebody_else_has_freed)
+TEST(requests, nobody_waits_for_what_somebody_else_has_freed)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct fake_client other;
@@ -811,10 +786,9 @@ START_TEST(nobody_waits_for_what_somebody_else_has_freed)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* Behind a free of its own, of something else, or of memory that has come back already. */
-START_TEST(a_free_makes_nobody_wait_for_what_others_have_freed)
+TEST(requests, a_free_makes_nobody_wait_for_what_others_have_freed)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct wire_message pin = {.type = WIRE_MAP_HOST}, unpin = {.type = WIRE_UNMAP_HOST};
@@ -843,10 +817,9 @@ START_TEST(a_free_makes_nobody_wait_for_what_others_have_freed)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* Somebody has its descriptor: it does not come back. */
-START_TEST(nobody_waits_for_exported_memory_that_stays)
+TEST(requests, nobody_waits_for_exported_memory_that_stays)
 {
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
@@ -863,9 +836,8 @@ START_TEST(nobody_waits_for_exported_memory_that_stays)
 	close(fd);
 	part();
 }
-END_TEST
 
-START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
+TEST(requests, a_standby_that_does_not_let_go_is_not_waited_for_long)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -880,9 +852,8 @@ START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
 	expect_query(&client);
 	part();
 }
-END_TEST
 
-START_TEST(a_session_leaves_no_physical_memory)
+TEST(requests, a_session_leaves_no_physical_memory)
 {
 	join();
 	create_memory(&client, 9, 5);
@@ -895,9 +866,8 @@ START_TEST(a_session_leaves_no_physical_memory)
 	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
 	end();
 }
-END_TEST
 
-START_TEST(memory_is_imported_with_a_token_only)
+TEST(requests, memory_is_imported_with_a_token_only)
 {
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
 	struct wire_message import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 77}};
@@ -927,10 +897,9 @@ START_TEST(memory_is_imported_with_a_token_only)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* He has the token, and knows where the events lie: he is told neither, but could guess. */
-START_TEST(nothing_is_shared_with_another_user)
+TEST(requests, nothing_is_shared_with_another_user)
 {
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
 	struct wire_message import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 77}};
@@ -961,11 +930,10 @@ START_TEST(nothing_is_shared_with_another_user)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any
  * number. */
-START_TEST(memory_held_many_times_leaves_descriptors_for_others)
+TEST(requests, memory_held_many_times_leaves_descriptors_for_others)
 {
 	struct wire_message import = {.type = WIRE_IMPORT_MEMORY}, map = {.type = WIRE_MAP_HANDLE};
 	struct wire_message host = {.type = WIRE_MAP_HOST};
@@ -997,7 +965,6 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -1035,7 +1002,7 @@ static uint64_t reserve(uint64_t bytes)
 	return address;
 }
 
-START_TEST(further_windows_are_given_and_come_back)
+TEST(requests, further_windows_are_given_and_come_back)
 {
 	const uint64_t bytes = 2 * WINDOW_BYTES;
 	struct wire_message wish = {
@@ -1066,9 +1033,8 @@ START_TEST(further_windows_are_given_and_come_back)
 	ck_assert_uint_eq(windows()->count, 0);
 	end();
 }
-END_TEST
 
-START_TEST(further_windows_are_given_back_as_often_as_one_likes)
+TEST(requests, further_windows_are_given_back_as_often_as_one_likes)
 {
 	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
 	uint64_t record_bytes;
@@ -1096,10 +1062,9 @@ START_TEST(further_windows_are_given_back_as_often_as_one_likes)
 	close(client.socket);
 	end();
 }
-END_TEST
 
 /* As many as it likes are as many as there are addresses. */
-START_TEST(millions_of_windows_are_no_more_than_there_are_addresses)
+TEST(requests, millions_of_windows_are_no_more_than_there_are_addresses)
 {
 	struct wire_message wish = {
 		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = (64 * GIB), .free_windows = {tebibyte, 3}}};
@@ -1120,7 +1085,6 @@ START_TEST(millions_of_windows_are_no_more_than_there_are_addresses)
 	ck_assert_uint_eq(windows()->count, 0);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -1128,41 +1092,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "requests");
 
 	fake_prepare();
-	tcase_add_test(tests, host_memory_comes_as_a_file);
-	tcase_add_test(tests, failed_request_leaves_no_trace);
-	tcase_add_test(tests, memory_without_a_free_descriptor_is_refused);
-	tcase_add_test(tests, one_request_at_a_time);
-	tcase_add_test(tests, an_allocation_writes_few_records);
-	tcase_add_test(tests, memory_waits_for_memory_that_is_being_given_back);
-	tcase_add_test(tests, memory_that_never_comes_is_an_answer);
-	tcase_add_test(tests, memory_that_does_not_exist_is_an_answer);
-	tcase_add_test(tests, a_window_with_pinned_memory_is_given_to_nobody);
-	tcase_add_test(tests, a_dead_executor_has_nothing_pinned);
-	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
-	tcase_add_test(tests, limited_client_sees_its_limit);
-	tcase_add_test(tests, physical_memory_is_counted_once);
-	tcase_add_test(tests, memory_that_is_being_mapped_is_counted_once);
-	tcase_add_test(tests, sessions_together_never_have_more_than_the_device);
-	tcase_add_test(tests, memory_of_who_ends_is_the_device_s_until_executors_have_let_go);
-	tcase_add_test(tests, who_holds_more_ends_for_a_guarantee_on_a_part_of_a_gpu);
-	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
-	tcase_add_test(tests, who_shares_its_memory_ends_for_a_guarantee_behind_who_frees_some);
-	tcase_add_test(tests, executors_do_not_take_what_is_guaranteed);
-	tcase_add_test(tests, executors_that_are_to_start_have_their_memory);
-	tcase_add_test(tests, a_sink_does_not_take_what_is_guaranteed);
-	tcase_add_test(tests, memory_that_is_shared_is_taken_from_what_others_may_have_once);
-	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
-	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
-	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
-	tcase_add_test(tests, a_free_makes_nobody_wait_for_what_others_have_freed);
-	tcase_add_test(tests, nobody_waits_for_exported_memory_that_stays);
-	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
-	tcase_add_test(tests, a_session_leaves_no_physical_memory);
-	tcase_add_test(tests, memory_is_imported_with_a_token_only);
-	tcase_add_test(tests, nothing_is_shared_with_another_user);
-	tcase_add_test(tests, memory_held_many_times_leaves_descriptors_for_others);
-	tcase_add_test(tests, further_windows_are_given_and_come_back);
-	tcase_add_test(tests, further_windows_are_given_back_as_often_as_one_likes);
-	tcase_add_test(tests, millions_of_windows_are_no_more_than_there_are_addresses);
+	suite_add(tests, "requests");
 	return suite_run(suite);
 }

@@ -21,7 +21,7 @@
 #include "tests/unit/server/session/fixture.h"
 
 /* Later executors may run as a user, who has power over them before they are ready. */
-START_TEST(only_the_first_executor_describes_the_device)
+TEST(sessions, only_the_first_executor_describes_the_device)
 {
 	struct wire_message ready = {.type = WIRE_READY, .ready.device.name = "of a user"};
 
@@ -38,9 +38,8 @@ START_TEST(only_the_first_executor_describes_the_device)
 	ck_assert_uint_eq(fake->daemon.device.total_bytes, UINT64_C(1) << 36);
 	end();
 }
-END_TEST
 
-START_TEST(executors_start_one_after_the_other)
+TEST(sessions, executors_start_one_after_the_other)
 {
 	fake = fake_new(2);
 	fake_ready(fake, &fake->children[0]);
@@ -55,7 +54,6 @@ START_TEST(executors_start_one_after_the_other)
 	ck_assert_uint_eq(fake->child_count, 4);
 	end();
 }
-END_TEST
 
 /* The first executor is ready, and describes a device whose multiprocessors can be shared out. */
 static void ready_as_h100(void)
@@ -72,7 +70,7 @@ static void ready_as_h100(void)
 }
 
 /* Nobody knows yet what the device can give out. */
-START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
+TEST(sessions, who_comes_before_the_device_is_known_is_capped_all_the_same)
 {
 	fake = fake_new(0);
 	active = &fake->children[1];
@@ -88,9 +86,8 @@ START_TEST(who_comes_before_the_device_is_known_is_capped_all_the_same)
 	ck_assert_uint_eq(word_acquire(&client.view.server->share), 64 << SHM_SHARE_SMS_SHIFT);
 	part();
 }
-END_TEST
 
-START_TEST(welcome_describes_device_and_window)
+TEST(sessions, welcome_describes_device_and_window)
 {
 	boot();
 	fake->config.spin_us = 77;
@@ -107,7 +104,6 @@ START_TEST(welcome_describes_device_and_window)
 	ck_assert_uint_eq(fake->message.welcome.shape.arena_bytes, SHM_ARENA_BYTES);
 	part();
 }
-END_TEST
 
 static const struct wire_description *expect_description(void)
 {
@@ -119,7 +115,7 @@ static const struct wire_description *expect_description(void)
 }
 
 /* On the terms that it would have, and nobody works for it. */
-START_TEST(a_program_may_ask_before_it_chooses)
+TEST(sessions, a_program_may_ask_before_it_chooses)
 {
 	const struct wire_description *description;
 	unsigned children;
@@ -148,9 +144,8 @@ START_TEST(a_program_may_ask_before_it_chooses)
 	fake_expect(fake, client.socket, WIRE_WELCOME);
 	part();
 }
-END_TEST
 
-START_TEST(who_asks_a_service_with_one_device_gets_a_session)
+TEST(sessions, who_asks_a_service_with_one_device_gets_a_session)
 {
 	fake_describe = 1;
 	boot();
@@ -166,10 +161,9 @@ START_TEST(who_asks_a_service_with_one_device_gets_a_session)
 	end();
 	fake_describe = 0;
 }
-END_TEST
 
 /* The CUDA runtime asks for the multiprocessors once, and before there is a session. */
-START_TEST(who_asks_before_the_device_is_known_waits)
+TEST(sessions, who_asks_before_the_device_is_known_waits)
 {
 	fake = fake_new(0);
 	active = &fake->children[1];
@@ -186,9 +180,8 @@ START_TEST(who_asks_before_the_device_is_known_waits)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(server_region_is_read_only_for_the_client)
+TEST(sessions, server_region_is_read_only_for_the_client)
 {
 	boot();
 	fake_hello(fake, &client);
@@ -199,7 +192,6 @@ START_TEST(server_region_is_read_only_for_the_client)
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fake->packet.fds[1], 0), MAP_FAILED);
 	part();
 }
-END_TEST
 
 /* Another program is refused. */
 static void expect_no_room(struct fake_client *late)
@@ -211,7 +203,7 @@ static void expect_no_room(struct fake_client *late)
 	fake_leave(fake, late);
 }
 
-START_TEST(full_service_refuses)
+TEST(sessions, full_service_refuses)
 {
 	struct fake_client late;
 
@@ -220,9 +212,8 @@ START_TEST(full_service_refuses)
 	expect_no_room(&late);
 	part();
 }
-END_TEST
 
-START_TEST(a_user_has_bounded_clients)
+TEST(sessions, a_user_has_bounded_clients)
 {
 	struct fake_client late;
 
@@ -234,7 +225,6 @@ START_TEST(a_user_has_bounded_clients)
 	fake_leave(fake, &late);
 	part();
 }
-END_TEST
 
 /* Programs of one user come until one is refused with this code. Return: how many got in */
 static unsigned come(struct fake_client *programs, uid_t uid, int32_t code)
@@ -262,7 +252,7 @@ static void leave_programs(struct fake_client *programs, unsigned count)
 #define OTHER (getuid() + 4711)
 
 /* No executor is up: nobody is served yet, and everybody counts. */
-START_TEST(a_user_leaves_as_much_as_it_takes)
+TEST(sessions, a_user_leaves_as_much_as_it_takes)
 {
 	struct fake_client programs[65];
 	unsigned count;
@@ -282,9 +272,8 @@ START_TEST(a_user_leaves_as_much_as_it_takes)
 	leave_programs(programs, count);
 	end();
 }
-END_TEST
 
-START_TEST(an_operator_may_let_one_user_have_nearly_all)
+TEST(sessions, an_operator_may_let_one_user_have_nearly_all)
 {
 	struct fake_client programs[65];
 	unsigned count;
@@ -299,10 +288,9 @@ START_TEST(an_operator_may_let_one_user_have_nearly_all)
 	leave_programs(programs, count);
 	end();
 }
-END_TEST
 
 /* A session takes eleven. */
-START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
+TEST(sessions, a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
 {
 	struct fake_client programs[65];
 	unsigned count;
@@ -319,10 +307,9 @@ START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
 	leave_programs(programs, count);
 	end();
 }
-END_TEST
 
 /* Each page of pinned memory is a file that the service keeps open. */
-START_TEST(descriptors_are_left_for_others)
+TEST(sessions, descriptors_are_left_for_others)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 	struct wire_message unmap = {.type = WIRE_UNMAP_HOST};
@@ -357,10 +344,9 @@ START_TEST(descriptors_are_left_for_others)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	part();
 }
-END_TEST
 
 /* They are for answers of the keeper and the like. */
-START_TEST(who_would_take_the_last_descriptors_is_refused)
+TEST(sessions, who_would_take_the_last_descriptors_is_refused)
 {
 	struct fake_client late;
 
@@ -376,10 +362,9 @@ START_TEST(who_would_take_the_last_descriptors_is_refused)
 	fake_leave(fake, &late);
 	part();
 }
-END_TEST
 
 /* What a session has is recorded, in memory that all sessions share. */
-START_TEST(records_are_left_for_others)
+TEST(sessions, records_are_left_for_others)
 {
 	char name[8000];
 	struct wire_message load = {.type = WIRE_LOAD_MODULE};
@@ -414,10 +399,9 @@ START_TEST(records_are_left_for_others)
 	ck_assert_uint_eq(count, 9);
 	part();
 }
-END_TEST
 
 /* No executor knows them yet: their end has nobody to wait for. */
-START_TEST(a_stop_ends_who_waits_for_an_executor)
+TEST(sessions, a_stop_ends_who_waits_for_an_executor)
 {
 	struct fake_client waiting[2];
 
@@ -436,9 +420,8 @@ START_TEST(a_stop_ends_who_waits_for_an_executor)
 	}
 	end();
 }
-END_TEST
 
-START_TEST(executor_that_cannot_take_a_client_refuses_it)
+TEST(sessions, executor_that_cannot_take_a_client_refuses_it)
 {
 	boot();
 	fake_hello(fake, &client);
@@ -449,9 +432,8 @@ START_TEST(executor_that_cannot_take_a_client_refuses_it)
 	fake_expect_nothing(fake, standby->socket);
 	part();
 }
-END_TEST
 
-START_TEST(client_that_leaves_while_opening_is_closed_everywhere)
+TEST(sessions, client_that_leaves_while_opening_is_closed_everywhere)
 {
 	const uint64_t drained = 1;
 	uint64_t id;
@@ -467,7 +449,6 @@ START_TEST(client_that_leaves_while_opening_is_closed_everywhere)
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	end();
 }
-END_TEST
 
 /* What a client may not send once it is served. */
 static const struct wire_message bad[] = {
@@ -480,7 +461,7 @@ static const struct wire_message bad[] = {
 	{.type = WIRE_LOAD_MODULE, .id = 1, .load_module = {.module = 1, .kind = 2, .bytes = 10}},
 };
 
-START_TEST(bad_client_is_cut_off_and_nobody_else)
+TEST_LOOP(sessions, bad_client_is_cut_off_and_nobody_else, 0, sizeof(bad) / sizeof(bad[0]))
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct fake_client other;
@@ -498,10 +479,9 @@ START_TEST(bad_client_is_cut_off_and_nobody_else)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
 /* A client that numbers all its requests alike, and a daemon that dies while one is under way. */
-START_TEST(a_request_that_was_under_way_is_never_taken_for_an_answered_one)
+TEST(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
 	struct wire_message nonsense = {.type = WIRE_UNMAP_MEMORY, .id = 1};
@@ -520,9 +500,8 @@ START_TEST(a_request_that_was_under_way_is_never_taken_for_an_answered_one)
 	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
 	part();
 }
-END_TEST
 
-START_TEST(garbage_is_cut_off)
+TEST(sessions, garbage_is_cut_off)
 {
 	uint8_t bytes[64];
 
@@ -532,9 +511,8 @@ START_TEST(garbage_is_cut_off)
 	fake_expect_hangup(fake, client.socket);
 	part();
 }
-END_TEST
 
-START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
+TEST(sessions, stranger_with_a_wrong_first_message_is_sent_away)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
 	int pair[2];
@@ -548,7 +526,6 @@ START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
 	close(pair[1]);
 	end();
 }
-END_TEST
 
 /* Says Hello as if it was connected by a process that started then. Return: its end */
 static int greet_from(pid_t pid, uint64_t started)
@@ -582,7 +559,7 @@ static void expect_no_session(int socket, const char *why)
 }
 
 /* Another process may have inherited the socket, of which nobody knows the control group. */
-START_TEST(who_connected_and_has_ended_gets_no_session)
+TEST(sessions, who_connected_and_has_ended_gets_no_session)
 {
 	pid_t pid = fork();
 
@@ -593,19 +570,17 @@ START_TEST(who_connected_and_has_ended_gets_no_session)
 	expect_no_session(greet_from(pid, 0), "has ended");
 	end();
 }
-END_TEST
 
 /* Its number is another process's now, whose terms may be better. */
-START_TEST(who_has_the_number_of_who_connected_gives_it_no_terms)
+TEST(sessions, who_has_the_number_of_who_connected_gives_it_no_terms)
 {
 	boot();
 	expect_no_session(greet_from(getpid(), vitals_start(getpid()) - 1), "has ended");
 	end();
 }
-END_TEST
 
 /* As in a container whose processes the service does not see. */
-START_TEST(whose_control_group_is_not_known_gets_no_session_where_it_matters)
+TEST_LOOP(sessions, whose_control_group_is_not_known_gets_no_session_where_it_matters, 0, 2)
 {
 	struct rules *rules;
 
@@ -616,7 +591,6 @@ START_TEST(whose_control_group_is_not_known_gets_no_session_where_it_matters)
 	expect_no_session(greet_from(0, 0), "cannot be read");
 	end();
 }
-END_TEST
 
 /* A stranger that says nothing. Return: its end */
 static int visit(uid_t uid)
@@ -657,7 +631,7 @@ static void leave_all(const int *sockets, unsigned count)
 }
 
 /* Each of these users is within his own bounds. */
-START_TEST(strangers_of_many_users_take_nobodys_place)
+TEST(sessions, strangers_of_many_users_take_nobodys_place)
 {
 	int guests[QUOTA_GUESTS_LEAST], late[4];
 	struct fake_client program;
@@ -687,9 +661,8 @@ START_TEST(strangers_of_many_users_take_nobodys_place)
 	fake_leave(fake, &program);
 	part();
 }
-END_TEST
 
-START_TEST(operators_of_many_users_take_nobodys_place)
+TEST(sessions, operators_of_many_users_take_nobodys_place)
 {
 	int guests[QUOTA_GUESTS_LEAST], late[2];
 
@@ -705,10 +678,9 @@ START_TEST(operators_of_many_users_take_nobodys_place)
 	leave_all(late, 2);
 	end();
 }
-END_TEST
 
 /* One person with as many users as there is room. */
-START_TEST(whoever_has_just_come_is_not_the_one_to_go)
+TEST(sessions, whoever_has_just_come_is_not_the_one_to_go)
 {
 	int guests[QUOTA_GUESTS_LEAST + 1];
 
@@ -722,9 +694,8 @@ START_TEST(whoever_has_just_come_is_not_the_one_to_go)
 	leave_all(guests, QUOTA_GUESTS_LEAST + 1);
 	end();
 }
-END_TEST
 
-START_TEST(offence_reported_by_the_executor_cuts_off)
+TEST(sessions, offence_reported_by_the_executor_cuts_off)
 {
 	struct wire_message offence = {.type = WIRE_OFFENCE, .trouble = {.text = "it lied"}};
 
@@ -737,7 +708,6 @@ START_TEST(offence_reported_by_the_executor_cuts_off)
 	ck_assert(!active->killed);
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -745,36 +715,6 @@ int main(void)
 	TCase *sessions = suite_case(suite, "sessions");
 
 	fake_prepare();
-	tcase_add_test(sessions, only_the_first_executor_describes_the_device);
-	tcase_add_test(sessions, executors_start_one_after_the_other);
-	tcase_add_test(sessions, who_comes_before_the_device_is_known_is_capped_all_the_same);
-	tcase_add_test(sessions, welcome_describes_device_and_window);
-	tcase_add_test(sessions, a_program_may_ask_before_it_chooses);
-	tcase_add_test(sessions, who_asks_a_service_with_one_device_gets_a_session);
-	tcase_add_test(sessions, who_asks_before_the_device_is_known_waits);
-	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
-	tcase_add_test(sessions, full_service_refuses);
-	tcase_add_test(sessions, a_user_has_bounded_clients);
-	tcase_add_test(sessions, a_user_leaves_as_much_as_it_takes);
-	tcase_add_test(sessions, an_operator_may_let_one_user_have_nearly_all);
-	tcase_add_test(sessions, a_user_leaves_as_many_descriptors_for_sessions_as_it_takes);
-	tcase_add_test(sessions, descriptors_are_left_for_others);
-	tcase_add_test(sessions, who_would_take_the_last_descriptors_is_refused);
-	tcase_add_test(sessions, records_are_left_for_others);
-	tcase_add_test(sessions, a_stop_ends_who_waits_for_an_executor);
-	tcase_add_test(sessions, executor_that_cannot_take_a_client_refuses_it);
-	tcase_add_test(sessions, client_that_leaves_while_opening_is_closed_everywhere);
-	tcase_add_loop_test(sessions, bad_client_is_cut_off_and_nobody_else, 0, sizeof(bad) / sizeof(bad[0]));
-	tcase_add_test(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one);
-	tcase_add_test(sessions, garbage_is_cut_off);
-	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
-	tcase_add_test(sessions, who_connected_and_has_ended_gets_no_session);
-	tcase_add_test(sessions, who_has_the_number_of_who_connected_gives_it_no_terms);
-	tcase_add_loop_test(
-		sessions, whose_control_group_is_not_known_gets_no_session_where_it_matters, 0, 2);
-	tcase_add_test(sessions, strangers_of_many_users_take_nobodys_place);
-	tcase_add_test(sessions, operators_of_many_users_take_nobodys_place);
-	tcase_add_test(sessions, whoever_has_just_come_is_not_the_one_to_go);
-	tcase_add_test(sessions, offence_reported_by_the_executor_cuts_off);
+	suite_add(sessions, "sessions");
 	return suite_run(suite);
 }

@@ -14,7 +14,7 @@ static void setup(void)
 	program = (struct board_program){.name = "survivor", .pid = 4711, .exit_status = -1};
 }
 
-START_TEST(lines_change_the_program)
+TEST(reading, lines_change_the_program)
 {
 	ck_assert(board_read(&program, "did 12 100 300"));
 	ck_assert_int_eq(program.state, BOARD_RUNS);
@@ -31,18 +31,16 @@ START_TEST(lines_change_the_program)
 	ck_assert_int_eq(program.code, 700);
 	ck_assert_str_eq(program.error, "CUDA_ERROR_ILLEGAL_ADDRESS");
 }
-END_TEST
 
-START_TEST(ends_are_exact_or_wrong)
+TEST(reading, ends_are_exact_or_wrong)
 {
 	ck_assert(board_read(&program, "end exact"));
 	ck_assert_int_eq(program.state, BOARD_EXACT);
 	ck_assert(board_read(&program, "end wrong"));
 	ck_assert_int_eq(program.state, BOARD_WRONG);
 }
-END_TEST
 
-START_TEST(other_lines_change_nothing)
+TEST(reading, other_lines_change_nothing)
 {
 	static const char *const lines[] = {"", "did", "did 1 2", "did 1 300 200", "error 1 2", "end",
 		"end well", "fault", "a warning: did 1 2 3"};
@@ -52,14 +50,13 @@ START_TEST(other_lines_change_nothing)
 		ck_assert_msg(!board_read(&program, lines[i]), "%s", lines[i]);
 	ck_assert_mem_eq(&program, &before, sizeof(program));
 }
-END_TEST
 
 static void did(uint64_t from_ms, uint64_t until_ms)
 {
 	program.gaps[program.gap_count++ % BOARD_GAPS] = (struct board_gap){from_ms * MS, until_ms * MS};
 }
 
-START_TEST(the_pause_of_the_crash_is_the_gap_that_contains_it)
+TEST(pauses, the_pause_of_the_crash_is_the_gap_that_contains_it)
 {
 	const struct board_gap crash = {1000 * MS, 1001 * MS};
 
@@ -69,11 +66,10 @@ START_TEST(the_pause_of_the_crash_is_the_gap_that_contains_it)
 	ck_assert_uint_eq(board_pause_of(&program, &crash), 17 * MS);
 	ck_assert_uint_eq(board_longest_since(&program, crash.from_ns), 40 * MS);
 }
-END_TEST
 
 /* Where the device needs some time to notice, kernels end between the launch that faults and the
  * pause. */
-START_TEST(it_may_begin_after_the_launch_that_faults)
+TEST(pauses, it_may_begin_after_the_launch_that_faults)
 {
 	const struct board_gap crash = {1000 * MS, 1020 * MS};
 
@@ -81,9 +77,8 @@ START_TEST(it_may_begin_after_the_launch_that_faults)
 	did(1005, 1018);
 	ck_assert_uint_eq(board_pause_of(&program, &crash), 13 * MS);
 }
-END_TEST
 
-START_TEST(gaps_beside_the_crash_are_none_of_it)
+TEST(pauses, gaps_beside_the_crash_are_none_of_it)
 {
 	const struct board_gap crash = {1000 * MS, 1001 * MS};
 
@@ -91,9 +86,8 @@ START_TEST(gaps_beside_the_crash_are_none_of_it)
 	did(1001, 1100);
 	ck_assert_uint_eq(board_pause_of(&program, &crash), 0);
 }
-END_TEST
 
-START_TEST(the_oldest_gaps_are_forgotten)
+TEST(pauses, the_oldest_gaps_are_forgotten)
 {
 	did(1, 500);
 	for (uint64_t i = 0; i < BOARD_GAPS; i++)
@@ -102,7 +96,6 @@ START_TEST(the_oldest_gaps_are_forgotten)
 	did(100000, 100030);
 	ck_assert_uint_eq(board_longest_since(&program, 1), 30 * MS);
 }
-END_TEST
 
 static const char *line_at(uint64_t crash_ms)
 {
@@ -113,7 +106,7 @@ static const char *line_at(uint64_t crash_ms)
 	return text;
 }
 
-START_TEST(before_the_crash_there_is_no_pause)
+TEST(lines, before_the_crash_there_is_no_pause)
 {
 	did(0, 400);
 	program.state = BOARD_RUNS;
@@ -121,9 +114,8 @@ START_TEST(before_the_crash_there_is_no_pause)
 	program.rate = 678.4;
 	ck_assert_str_eq(line_at(0), "survivor       4711     12345      678         -         -  runs");
 }
-END_TEST
 
-START_TEST(a_survivor_shows_pauses_and_its_end)
+TEST(lines, a_survivor_shows_pauses_and_its_end)
 {
 	did(999, 1012);
 	did(1200, 1250);
@@ -132,16 +124,14 @@ START_TEST(a_survivor_shows_pauses_and_its_end)
 	ck_assert_str_eq(
 		line_at(1000), "survivor       4711         0        0   13.0 ms   50.0 ms  exact, exit 0");
 }
-END_TEST
 
-START_TEST(short_pauses_are_below_a_millisecond)
+TEST(lines, short_pauses_are_below_a_millisecond)
 {
 	program.state = BOARD_RUNS;
 	ck_assert_str_eq(line_at(1000), "survivor       4711         0        0    < 1 ms    < 1 ms  runs");
 }
-END_TEST
 
-START_TEST(who_got_an_error_did_not_pause)
+TEST(lines, who_got_an_error_did_not_pause)
 {
 	did(999, 1012);
 	program.state = BOARD_FAILED;
@@ -150,10 +140,9 @@ START_TEST(who_got_an_error_did_not_pause)
 	ck_assert_str_eq(line_at(1000),
 		"survivor       4711         0        0         -         -  error 700, exit 1");
 }
-END_TEST
 
 /* The head's lines as well. */
-START_TEST(no_line_is_too_long)
+TEST(lines, no_line_is_too_long)
 {
 	const char *second = strchr(board_head, '\n') + 1;
 
@@ -169,7 +158,6 @@ START_TEST(no_line_is_too_long)
 	ck_assert_uint_lt(second - board_head, BOARD_COLUMNS);
 	ck_assert_uint_lt(strlen(second), BOARD_COLUMNS);
 }
-END_TEST
 
 int main(void)
 {
@@ -178,19 +166,10 @@ int main(void)
 	      *lines = suite_case(suite, "lines");
 
 	tcase_add_checked_fixture(reading, setup, NULL);
-	tcase_add_test(reading, lines_change_the_program);
-	tcase_add_test(reading, ends_are_exact_or_wrong);
-	tcase_add_test(reading, other_lines_change_nothing);
+	suite_add(reading, "reading");
 	tcase_add_checked_fixture(pauses, setup, NULL);
-	tcase_add_test(pauses, the_pause_of_the_crash_is_the_gap_that_contains_it);
-	tcase_add_test(pauses, it_may_begin_after_the_launch_that_faults);
-	tcase_add_test(pauses, gaps_beside_the_crash_are_none_of_it);
-	tcase_add_test(pauses, the_oldest_gaps_are_forgotten);
+	suite_add(pauses, "pauses");
 	tcase_add_checked_fixture(lines, setup, NULL);
-	tcase_add_test(lines, before_the_crash_there_is_no_pause);
-	tcase_add_test(lines, a_survivor_shows_pauses_and_its_end);
-	tcase_add_test(lines, short_pauses_are_below_a_millisecond);
-	tcase_add_test(lines, who_got_an_error_did_not_pause);
-	tcase_add_test(lines, no_line_is_too_long);
+	suite_add(lines, "lines");
 	return suite_run(suite);
 }

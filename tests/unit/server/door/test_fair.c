@@ -62,7 +62,7 @@ static unsigned count_sessions(uid_t uid)
 	return count;
 }
 
-START_TEST(who_opens_many_sessions_keeps_nobody_waiting)
+TEST(turns, who_opens_many_sessions_keeps_nobody_waiting)
 {
 	int sockets[MANY + 1];
 
@@ -83,10 +83,9 @@ START_TEST(who_opens_many_sessions_keeps_nobody_waiting)
 		close(sockets[i]);
 	end();
 }
-END_TEST
 
 /* They wait for their turns at the same time, and none is sent away. */
-START_TEST(a_crowd_is_served)
+TEST(turns, a_crowd_is_served)
 {
 	int sockets[CROWD];
 
@@ -103,7 +102,6 @@ START_TEST(a_crowd_is_served)
 		close(sockets[i]);
 	end();
 }
-END_TEST
 
 /*
  * Owners
@@ -135,7 +133,7 @@ static void forget_files(void)
 	unlink(passwd);
 }
 
-START_TEST(subordinate_users_are_their_owners)
+TEST(owners, subordinate_users_are_their_owners)
 {
 	read_files();
 	ck_assert_uint_eq(owner_of(0), 0);
@@ -150,9 +148,8 @@ START_TEST(subordinate_users_are_their_owners)
 	ck_assert_uint_eq(owner_of(400000), 400000);
 	forget_files();
 }
-END_TEST
 
-START_TEST(subordinate_users_have_one_share_together)
+TEST(owners, subordinate_users_have_one_share_together)
 {
 	struct fake_client clients[3];
 
@@ -172,7 +169,6 @@ START_TEST(subordinate_users_have_one_share_together)
 	end();
 	forget_files();
 }
-END_TEST
 
 /*
  * Executors
@@ -204,7 +200,7 @@ static void boot_for_other(void)
 	ck_assert(make_domain(OTHER, false));
 }
 
-START_TEST(a_user_has_bounded_executors)
+TEST(executors, a_user_has_bounded_executors)
 {
 	boot_for_other();
 	fake->config.executors_per_user_max = SHARE;
@@ -222,10 +218,9 @@ START_TEST(a_user_has_bounded_executors)
 		domains[1 + i]->arrival = NULL;
 	end();
 }
-END_TEST
 
 /* Executors that nobody uses go for those that somebody needs. */
-START_TEST(idle_executors_make_room)
+TEST(executors, idle_executors_make_room)
 {
 	read_files();
 	boot();
@@ -239,10 +234,9 @@ START_TEST(idle_executors_make_room)
 	end();
 	forget_files();
 }
-END_TEST
 
 /* The device lets one process have a context. */
-START_TEST(one_executor_at_a_time_where_the_device_wants_it)
+TEST(executors, one_executor_at_a_time_where_the_device_wants_it)
 {
 	fake = fake_new(1);
 	fake->heritage.exclusive = true;
@@ -270,10 +264,9 @@ START_TEST(one_executor_at_a_time_where_the_device_wants_it)
 	ck_assert_ptr_eq(fake->children[2].worker->domain, domains[0]);
 	end();
 }
-END_TEST
 
 /* A program that faults again and again has executors made again and again. */
-START_TEST(executors_of_a_user_start_one_after_the_other)
+TEST(executors, executors_of_a_user_start_one_after_the_other)
 {
 	boot_for_other();
 	for (unsigned i = 0; i < 3; i++)
@@ -289,7 +282,6 @@ START_TEST(executors_of_a_user_start_one_after_the_other)
 	ck_assert_uint_eq(fake->child_count, 7);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -300,13 +292,8 @@ int main(void)
 	turns = suite_case(suite, "turns");
 	owners = suite_case(suite, "owners");
 	executors = suite_case(suite, "executors");
-	tcase_add_test(turns, who_opens_many_sessions_keeps_nobody_waiting);
-	tcase_add_test(turns, a_crowd_is_served);
-	tcase_add_test(owners, subordinate_users_are_their_owners);
-	tcase_add_test(owners, subordinate_users_have_one_share_together);
-	tcase_add_test(executors, a_user_has_bounded_executors);
-	tcase_add_test(executors, idle_executors_make_room);
-	tcase_add_test(executors, one_executor_at_a_time_where_the_device_wants_it);
-	tcase_add_test(executors, executors_of_a_user_start_one_after_the_other);
+	suite_add(turns, "turns");
+	suite_add(owners, "owners");
+	suite_add(executors, "executors");
 	return suite_run(suite);
 }

@@ -35,7 +35,7 @@ static void remove_path(void)
 	ck_assert_int_eq(rmdir(folder), 0);
 }
 
-START_TEST(socket_is_made_and_removed)
+TEST(listener, socket_is_made_and_removed)
 {
 	struct listener *listener, *second;
 	struct stat status;
@@ -53,10 +53,9 @@ START_TEST(socket_is_made_and_removed)
 	remove_path();
 	end();
 }
-END_TEST
 
 /* Somebody has removed both, and another service has begun. */
-START_TEST(what_is_another_services_is_not_removed)
+TEST(listener, what_is_another_services_is_not_removed)
 {
 	struct listener *listener, *second;
 	char path[96], lock[128], text[256];
@@ -77,9 +76,8 @@ START_TEST(what_is_another_services_is_not_removed)
 	remove_path();
 	end();
 }
-END_TEST
 
-START_TEST(stale_socket_is_replaced_and_a_live_one_is_not)
+TEST(listener, stale_socket_is_replaced_and_a_live_one_is_not)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct listener *listener;
@@ -102,9 +100,8 @@ START_TEST(stale_socket_is_replaced_and_a_live_one_is_not)
 	remove_path();
 	end();
 }
-END_TEST
 
-START_TEST(socket_path_errors_have_a_text)
+TEST(listener, socket_path_errors_have_a_text)
 {
 	struct listener *listener;
 	char text[256], path[300];
@@ -119,7 +116,6 @@ START_TEST(socket_path_errors_have_a_text)
 	ck_assert_int_eq(listener_new(&fake->daemon, path, &listener, text, sizeof(text)), LISTENER_E_PATH);
 	end();
 }
-END_TEST
 
 /* A service that listens, and a client of it. */
 static struct listener *the_listener;
@@ -194,7 +190,7 @@ static bool has_work(void)
 	return poll(&p, 1, 0) > 0;
 }
 
-START_TEST(without_descriptors_a_client_is_turned_away)
+TEST(listener, without_descriptors_a_client_is_turned_away)
 {
 	int client_socket = open_to_all(), first = dup(log_ends[0]);
 	rlim_t before;
@@ -208,9 +204,8 @@ START_TEST(without_descriptors_a_client_is_turned_away)
 	ck_assert_uint_eq(count_lines(), 1);
 	close_to_all(client_socket);
 }
-END_TEST
 
-START_TEST(without_a_spare_descriptor_clients_wait)
+TEST(listener, without_a_spare_descriptor_clients_wait)
 {
 	int client_socket = open_to_all();
 	rlim_t before = leave_descriptors(3);
@@ -222,10 +217,9 @@ START_TEST(without_a_spare_descriptor_clients_wait)
 	FAKE_RUN_WHILE(fake, !visitor_count(&fake->daemon, geteuid()));
 	close_to_all(client_socket);
 }
-END_TEST
 
 /* _i: with its lock and its directory */
-START_TEST(a_socket_that_is_removed_is_made_again)
+TEST_LOOP(listener, a_socket_that_is_removed_is_made_again, 0, 2)
 {
 	int before = open_to_all(), client_socket;
 	char path[128], lock[160], directory[96];
@@ -252,10 +246,9 @@ START_TEST(a_socket_that_is_removed_is_made_again)
 	close(before);
 	close_to_all(client_socket);
 }
-END_TEST
 
 /* Somebody has removed its directory, and the one that this was in. */
-START_TEST(a_socket_that_cannot_be_made_again_is_said_once)
+TEST(listener, a_socket_that_cannot_be_made_again_is_said_once)
 {
 	int client_socket = open_to_all();
 	char path[128], lock[160], directory[96];
@@ -279,7 +272,6 @@ START_TEST(a_socket_that_cannot_be_made_again_is_said_once)
 	}
 	close_to_all(client_socket);
 }
-END_TEST
 
 int main(void)
 {
@@ -287,13 +279,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "listener");
 
 	fake_prepare();
-	tcase_add_test(tests, socket_is_made_and_removed);
-	tcase_add_test(tests, what_is_another_services_is_not_removed);
-	tcase_add_test(tests, stale_socket_is_replaced_and_a_live_one_is_not);
-	tcase_add_test(tests, socket_path_errors_have_a_text);
-	tcase_add_loop_test(tests, a_socket_that_is_removed_is_made_again, 0, 2);
-	tcase_add_test(tests, a_socket_that_cannot_be_made_again_is_said_once);
-	tcase_add_test(tests, without_descriptors_a_client_is_turned_away);
-	tcase_add_test(tests, without_a_spare_descriptor_clients_wait);
+	suite_add(tests, "listener");
 	return suite_run(suite);
 }

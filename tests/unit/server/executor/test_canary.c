@@ -56,7 +56,7 @@ static unsigned told(void)
 	return count;
 }
 
-START_TEST(nobody_waits_and_nothing_is_asked)
+TEST(canary, nobody_waits_and_nothing_is_asked)
 {
 	ck_assert_uint_eq(live(500), UINT64_MAX);
 	fake.immediate = true;
@@ -67,9 +67,8 @@ START_TEST(nobody_waits_and_nothing_is_asked)
 	ck_assert_uint_eq(live(200), UINT64_MAX);
 	ck_assert_uint_eq(beats(), 0);
 }
-END_TEST
 
-START_TEST(short_work_and_programs_that_launch_ask_for_nothing)
+TEST(canary, short_work_and_programs_that_launch_ask_for_nothing)
 {
 	for (unsigned i = 0; i < 20; i++) {
 		fixture_launch(3, 0, 1);
@@ -83,9 +82,8 @@ START_TEST(short_work_and_programs_that_launch_ask_for_nothing)
 	}
 	ck_assert_uint_eq(beats(), 0);
 }
-END_TEST
 
-START_TEST(a_beat_that_comes_is_followed_by_the_next)
+TEST(canary, a_beat_that_comes_is_followed_by_the_next)
 {
 	fixture_launch(3, 0, 1);
 	live(60);
@@ -104,9 +102,8 @@ START_TEST(a_beat_that_comes_is_followed_by_the_next)
 	fake.immediate = true;
 	ck_assert_uint_eq(live(300), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_beat_that_does_not_come_is_told_once)
+TEST(canary, a_beat_that_does_not_come_is_told_once)
 {
 	fixture_launch(3, 0, 1);
 	live(4000);
@@ -117,10 +114,9 @@ START_TEST(a_beat_that_does_not_come_is_told_once)
 	ck_assert_uint_eq(told(), 0);
 	ck_assert_uint_eq(beats(), CANARY_STREAMS);
 }
-END_TEST
 
 /* One queue is stuck, another is not. */
-START_TEST(a_beat_on_another_stream_will_do)
+TEST(canary, a_beat_on_another_stream_will_do)
 {
 	const struct fake_call *beat = NULL;
 
@@ -136,9 +132,8 @@ START_TEST(a_beat_on_another_stream_will_do)
 	/* And it stays there. */
 	ck_assert_ptr_eq(fake_call(FAKE_MARK, fake_count(FAKE_MARK) - 1)->stream, beat->stream);
 }
-END_TEST
 
-START_TEST(while_anything_ends_the_device_lives)
+TEST(canary, while_anything_ends_the_device_lives)
 {
 	for (unsigned i = 0; i < 30; i++)
 		fixture_launch(3, FRMPS_CMD_MARK, 1);
@@ -151,9 +146,8 @@ START_TEST(while_anything_ends_the_device_lives)
 	live(6000);
 	ck_assert_uint_eq(told(), 0);
 }
-END_TEST
 
-START_TEST(a_fault_that_is_looked_at_stops_the_clock)
+TEST(canary, a_fault_that_is_looked_at_stops_the_clock)
 {
 	fixture_launch(3, 0, 1);
 	live(500);
@@ -166,16 +160,14 @@ START_TEST(a_fault_that_is_looked_at_stops_the_clock)
 	live(500);
 	ck_assert_uint_eq(told(), 1);
 }
-END_TEST
 
-START_TEST(without_patience_there_is_none)
+TEST(canary, without_patience_there_is_none)
 {
 	canary_begin(&fixture.executor, 0);
 	fixture_launch(3, 0, 1);
 	ck_assert_uint_eq(live(3000), UINT64_MAX);
 	ck_assert_uint_eq(beats(), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -183,13 +175,6 @@ int main(void)
 	TCase *cases = suite_case(suite, "canary");
 
 	tcase_add_checked_fixture(cases, open_canary, close_canary);
-	tcase_add_test(cases, nobody_waits_and_nothing_is_asked);
-	tcase_add_test(cases, short_work_and_programs_that_launch_ask_for_nothing);
-	tcase_add_test(cases, a_beat_that_comes_is_followed_by_the_next);
-	tcase_add_test(cases, a_beat_that_does_not_come_is_told_once);
-	tcase_add_test(cases, a_beat_on_another_stream_will_do);
-	tcase_add_test(cases, while_anything_ends_the_device_lives);
-	tcase_add_test(cases, a_fault_that_is_looked_at_stops_the_clock);
-	tcase_add_test(cases, without_patience_there_is_none);
+	suite_add(cases, "canary");
 	return suite_run(suite);
 }

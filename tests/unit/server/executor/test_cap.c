@@ -48,7 +48,7 @@ static uint64_t made(unsigned n)
 	return fake_call(FAKE_SMS_MAKE, n)->value;
 }
 
-START_TEST(without_a_cap_nothing_is_made)
+TEST(cap, without_a_cap_nothing_is_made)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -56,9 +56,8 @@ START_TEST(without_a_cap_nothing_is_made)
 	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 0);
 	ck_assert_uint_eq(latest_sms(), 0);
 }
-END_TEST
 
-START_TEST(a_session_stays_where_it_is_until_its_group_is_made)
+TEST(cap, a_session_stays_where_it_is_until_its_group_is_made)
 {
 	set_sms(4 * GRANULE);
 	fixture_launch(1, 0, 1);
@@ -75,9 +74,8 @@ START_TEST(a_session_stays_where_it_is_until_its_group_is_made)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 2);
 }
-END_TEST
 
-START_TEST(a_stream_that_is_replaced_goes_on_in_order)
+TEST(cap, a_stream_that_is_replaced_goes_on_in_order)
 {
 	const struct fake_call *record, *wait;
 	void *before, *after;
@@ -109,9 +107,8 @@ START_TEST(a_stream_that_is_replaced_goes_on_in_order)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 2);
 }
-END_TEST
 
-START_TEST(a_stream_whose_work_is_done_waits_for_nothing)
+TEST(cap, a_stream_whose_work_is_done_waits_for_nothing)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
@@ -124,9 +121,8 @@ START_TEST(a_stream_whose_work_is_done_waits_for_nothing)
 	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 1));
 	ck_assert_uint_eq(fake_count(FAKE_WAIT), 0);
 }
-END_TEST
 
-START_TEST(a_stream_that_cannot_be_replaced_stays)
+TEST(cap, a_stream_that_cannot_be_replaced_stays)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -149,9 +145,8 @@ START_TEST(a_stream_that_cannot_be_replaced_stays)
 	ck_assert_ptr_ne(fake_call(FAKE_LAUNCH, 2)->stream, fake_call(FAKE_LAUNCH, 0)->stream);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 0);
 }
-END_TEST
 
-START_TEST(a_group_that_cannot_be_made_changes_nothing)
+TEST(cap, a_group_that_cannot_be_made_changes_nothing)
 {
 	set_sms(GRANULE);
 	fixture_turn();
@@ -169,10 +164,9 @@ START_TEST(a_group_that_cannot_be_made_changes_nothing)
 	fixture_turn();
 	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 2));
 }
-END_TEST
 
 /* A program that fills the device does not get rid of its cap, or another one's, for good. */
-START_TEST(a_group_that_was_refused_is_made_when_it_can_be)
+TEST(cap, a_group_that_was_refused_is_made_when_it_can_be)
 {
 	set_sms(GRANULE);
 	fixture_turn();
@@ -194,9 +188,8 @@ START_TEST(a_group_that_was_refused_is_made_when_it_can_be)
 	fixture_turn();
 	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 1));
 }
-END_TEST
 
-START_TEST(a_next_executor_has_it_from_the_first_command_on)
+TEST(cap, a_next_executor_has_it_from_the_first_command_on)
 {
 	set_sms(3 * GRANULE);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
@@ -213,7 +206,6 @@ START_TEST(a_next_executor_has_it_from_the_first_command_on)
 	fixture_turn();
 	ck_assert_uint_eq(latest_sms(), BACKEND_SMS(0, 3));
 }
-END_TEST
 
 /* ---- who gets which ---- */
 
@@ -235,7 +227,7 @@ static uint64_t place_of(struct other *other, uint32_t count)
 
 static struct other others[4];
 
-START_TEST(sessions_do_not_meet_while_there_is_room)
+TEST(cap, sessions_do_not_meet_while_there_is_room)
 {
 	ck_assert_uint_eq(place_of(&others[0], 5 * GRANULE), BACKEND_SMS(0, 5));
 	ck_assert_uint_eq(place_of(&others[1], 5 * GRANULE), BACKEND_SMS(5, 5));
@@ -246,10 +238,9 @@ START_TEST(sessions_do_not_meet_while_there_is_room)
 	others[1] = (struct other){0};
 	ck_assert_uint_eq(place_of(&others[1], GRANULE), BACKEND_SMS(5, 1));
 }
-END_TEST
 
 /* Where a size does not divide the device, the last place overlaps the one before. */
-START_TEST(a_device_is_covered_to_its_end)
+TEST(cap, a_device_is_covered_to_its_end)
 {
 	ck_assert_uint_eq(place_of(&others[0], 8 * GRANULE), BACKEND_SMS(0, 8));
 	ck_assert_uint_eq(place_of(&others[1], 8 * GRANULE), BACKEND_SMS(7, 8));
@@ -260,9 +251,8 @@ START_TEST(a_device_is_covered_to_its_end)
 	ck_assert_uint_eq(place_of(&others[3], 0), 0);
 	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 3);
 }
-END_TEST
 
-START_TEST(a_session_that_gets_less_leaves_what_it_had)
+TEST(cap, a_session_that_gets_less_leaves_what_it_had)
 {
 	ck_assert_uint_eq(place_of(&others[0], 10 * GRANULE), BACKEND_SMS(0, 10));
 	ck_assert_uint_eq(place_of(&others[0], GRANULE), BACKEND_SMS(0, 1));
@@ -271,7 +261,6 @@ START_TEST(a_session_that_gets_less_leaves_what_it_had)
 	for (unsigned i = 0; i < UNITS; i++)
 		ck_assert_uint_eq(fixture.executor.caps.sessions[i], i < 7);
 }
-END_TEST
 
 /* ---- partitions ---- */
 
@@ -293,7 +282,7 @@ static uint64_t place_busy(struct other *other, uint64_t partition, uint64_t now
 	return place_with(other, partition, now);
 }
 
-START_TEST(a_partition_keeps_others_off_while_it_has_work)
+TEST(cap, a_partition_keeps_others_off_while_it_has_work)
 {
 	const uint64_t partition = BACKEND_SMS(11, 4), rest = BACKEND_SMS(0, 11);
 
@@ -309,9 +298,8 @@ START_TEST(a_partition_keeps_others_off_while_it_has_work)
 	cap_leave(&others[2].tenant);
 	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
 }
-END_TEST
 
-START_TEST(a_partition_is_lent_while_it_has_none)
+TEST(cap, a_partition_is_lent_while_it_has_none)
 {
 	const uint64_t partition = BACKEND_SMS(11, 4), rest = BACKEND_SMS(0, 11);
 	uint64_t now = 5 * CAP_LEND_NS;
@@ -337,9 +325,8 @@ START_TEST(a_partition_is_lent_while_it_has_none)
 	ck_assert_uint_eq(place_with(&others[0], 0, now), rest);
 	ck_assert_uint_eq(word_relaxed(&fixture.tenant->sms), partition);
 }
-END_TEST
 
-START_TEST(a_long_kernel_is_work)
+TEST(cap, a_long_kernel_is_work)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -356,9 +343,8 @@ START_TEST(a_long_kernel_is_work)
 	ck_assert(fixture.tenant->cap.keeps);
 	ck_assert_uint_eq(cap_next_look(fixture.tenant), fixture.tenant->now + CAP_LEND_NS);
 }
-END_TEST
 
-START_TEST(a_partition_changes_and_goes)
+TEST(cap, a_partition_changes_and_goes)
 {
 	ck_assert_uint_eq(place_busy(&others[0], BACKEND_SMS(13, 2), 1), BACKEND_SMS(13, 2));
 	/* Units need not follow each other. */
@@ -370,9 +356,8 @@ START_TEST(a_partition_changes_and_goes)
 	ck_assert_uint_eq(place_with(&others[2], 0, 1), 0);
 	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
 }
-END_TEST
 
-START_TEST(caps_hold_within_a_partition_and_beside_it)
+TEST(cap, caps_hold_within_a_partition_and_beside_it)
 {
 	const uint64_t partition = BACKEND_SMS(11, 4);
 
@@ -392,7 +377,6 @@ START_TEST(caps_hold_within_a_partition_and_beside_it)
 	cap_look(&others[3].tenant);
 	ck_assert_uint_eq(cap_sms(&others[3].tenant), 0);
 }
-END_TEST
 
 /* ---- classes ---- */
 
@@ -409,7 +393,7 @@ static uint64_t place_offline(struct other *other, uint32_t more, uint64_t now)
 	return word_acquire(&other->tenant.sms);
 }
 
-START_TEST(offline_sessions_leave_room_while_an_online_one_has_work)
+TEST(cap, offline_sessions_leave_room_while_an_online_one_has_work)
 {
 	const uint64_t most = BACKEND_SMS(0, 12);
 	uint64_t now = 5 * CAP_LEND_NS;
@@ -436,9 +420,8 @@ START_TEST(offline_sessions_leave_room_while_an_online_one_has_work)
 	cap_look(fixture.tenant);
 	ck_assert_uint_eq(place_offline(&others[0], 0, now), 0);
 }
-END_TEST
 
-START_TEST(who_leaves_is_no_leader)
+TEST(cap, who_leaves_is_no_leader)
 {
 	word_set(&fixture.executor.sharing, 1);
 	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
@@ -450,9 +433,8 @@ START_TEST(who_leaves_is_no_leader)
 	place_offline(&others[2], 0, 1);
 	ck_assert_uint_eq(place_offline(&others[0], 0, 1), 0);
 }
-END_TEST
 
-START_TEST(offline_sessions_with_a_cap_or_a_partition_have_no_more)
+TEST(cap, offline_sessions_with_a_cap_or_a_partition_have_no_more)
 {
 	word_set(&fixture.executor.sharing, 1);
 	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
@@ -463,10 +445,9 @@ START_TEST(offline_sessions_with_a_cap_or_a_partition_have_no_more)
 	word_release(&others[3].server.partition, BACKEND_SMS(11, 4));
 	ck_assert_uint_eq(place_offline(&others[3], 0, 1), BACKEND_SMS(11, 4));
 }
-END_TEST
 
 /* What would be left free is not for it. */
-START_TEST(who_has_a_partition_is_no_leader)
+TEST(cap, who_has_a_partition_is_no_leader)
 {
 	word_set(&fixture.executor.sharing, 1);
 	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
@@ -474,10 +455,9 @@ START_TEST(who_has_a_partition_is_no_leader)
 	place_busy(&others[1], BACKEND_SMS(11, 4), 1);
 	ck_assert_uint_eq(place_offline(&others[0], 0, 1), BACKEND_SMS(0, 11));
 }
-END_TEST
 
 /* There is nothing that could be left free. */
-START_TEST(no_room_is_left_on_a_device_of_few_units)
+TEST_LOOP(cap, no_room_is_left_on_a_device_of_few_units, 0, SHM_SHARE_ONLINE_PART)
 {
 	fixture.executor.device.sm_units = (uint32_t)_i;
 	fixture.executor.device.sm_granule = _i ? GRANULE : 0;
@@ -487,10 +467,9 @@ START_TEST(no_room_is_left_on_a_device_of_few_units)
 	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 0);
 	ck_assert_uint_eq(fixture.executor.caps.count, 0);
 }
-END_TEST
 
 /* Its own place is not taken by itself. */
-START_TEST(an_offline_session_that_stays_where_it_is_needs_no_second_group)
+TEST(cap, an_offline_session_that_stays_where_it_is_needs_no_second_group)
 {
 	word_set(&fixture.executor.sharing, 1);
 	ck_assert_uint_eq(
@@ -501,18 +480,16 @@ START_TEST(an_offline_session_that_stays_where_it_is_needs_no_second_group)
 		place_offline(&others[0], 6 * GRANULE << SHM_SHARE_SMS_SHIFT, 1), BACKEND_SMS(0, 6));
 	ck_assert_uint_eq(fixture.executor.caps.count, 1);
 }
-END_TEST
 
-START_TEST(without_offline_sessions_nobody_leads)
+TEST(cap, without_offline_sessions_nobody_leads)
 {
 	ck_assert_uint_eq(place_busy(&others[1], 0, 1), 0);
 	ck_assert_uint_eq(cap_next_look(&others[1].tenant), UINT64_MAX);
 	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.leaders), 0);
 }
-END_TEST
 
 /* What is on its way for a program in the region is no number that an executor trusts. */
-START_TEST(units_that_the_device_does_not_have_are_nobodys)
+TEST(cap, units_that_the_device_does_not_have_are_nobodys)
 {
 	ck_assert_uint_eq(place_busy(&others[0], UINT64_MAX << UNITS, 1), 0);
 	ck_assert_uint_eq(place_busy(&others[0], UINT64_MAX, 1), 0);
@@ -521,7 +498,6 @@ START_TEST(units_that_the_device_does_not_have_are_nobodys)
 	for (unsigned i = 0; i < BACKEND_SM_UNITS_MAX; i++)
 		ck_assert_uint_eq(fixture.executor.caps.keepers[i], i < UNITS);
 }
-END_TEST
 
 /* The fixture's session has a partition and work. Return: its units */
 static uint64_t take_partition(void)
@@ -537,7 +513,7 @@ static uint64_t take_partition(void)
 }
 
 /* Its program may live on for as long as it likes, with an error. */
-START_TEST(a_session_that_was_ended_keeps_nobody_off)
+TEST(cap, a_session_that_was_ended_keeps_nobody_off)
 {
 	take_partition();
 	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "");
@@ -546,9 +522,8 @@ START_TEST(a_session_that_was_ended_keeps_nobody_off)
 	ck_assert(!fixture.tenant->cap.keeps);
 	ck_assert_uint_eq(place_with(&others[0], 0, 1), 0);
 }
-END_TEST
 
-START_TEST(what_an_ended_session_has_on_the_device_is_work)
+TEST(cap, what_an_ended_session_has_on_the_device_is_work)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	take_partition();
@@ -559,7 +534,6 @@ START_TEST(what_an_ended_session_has_on_the_device_is_work)
 	fixture_pass(CAP_LEND_NS / CLOCK_US);
 	ck_assert(!fixture.tenant->cap.keeps);
 }
-END_TEST
 
 /* A next executor knows the session, as a standby does. Activate names those that it serves. */
 static void activate_next(uint64_t *sessions, uint32_t count)
@@ -583,16 +557,15 @@ static void activate_next(uint64_t *sessions, uint32_t count)
 }
 
 /* It had its error before. */
-START_TEST(a_session_that_a_next_executor_does_not_serve_keeps_nobody_off)
+TEST(cap, a_session_that_a_next_executor_does_not_serve_keeps_nobody_off)
 {
 	take_partition();
 	activate_next(NULL, 0);
 	ck_assert(!fixture.tenant->cap.keeps);
 	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.kept), 0);
 }
-END_TEST
 
-START_TEST(a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
+TEST(cap, a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
 {
 	take_partition();
 	word_release(&fixture.tenant->view.server->state, SHM_SESSION_CLOSED);
@@ -600,10 +573,9 @@ START_TEST(a_session_that_ends_while_it_is_taken_over_keeps_nobody_off)
 	ck_assert(!fixture.tenant->cap.keeps);
 	ck_assert_uint_eq(word_relaxed(&fixture.executor.caps.kept), 0);
 }
-END_TEST
 
 /* Each set of partitions with work leaves others another set of units. */
-START_TEST(programs_in_many_partitions_do_not_make_groups_without_end)
+TEST(cap, programs_in_many_partitions_do_not_make_groups_without_end)
 {
 	static struct other members[10];
 	const uint64_t rest = BACKEND_SMS(0, UNITS - 10);
@@ -632,7 +604,6 @@ START_TEST(programs_in_many_partitions_do_not_make_groups_without_end)
 	/* Those of the partitions, and the rest. */
 	ck_assert_uint_le(fake_count(FAKE_SMS_MAKE), CAP_LENT_GROUPS + 10 + 1);
 }
-END_TEST
 
 /* ---- at any moment ---- */
 
@@ -657,7 +628,7 @@ static void *say_again_and_again(void *unused)
 	return unused;
 }
 
-START_TEST(what_is_said_while_a_session_is_looked_at_is_not_lost)
+TEST(cap, what_is_said_while_a_session_is_looked_at_is_not_lost)
 {
 	struct tenant *tenant = fixture.tenant;
 	pthread_t daemon;
@@ -679,7 +650,6 @@ START_TEST(what_is_said_while_a_session_is_looked_at_is_not_lost)
 	}
 	ck_assert_int_eq(pthread_join(daemon, NULL), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -687,36 +657,7 @@ int main(void)
 	TCase *tests = tcase_create("cap");
 
 	tcase_add_checked_fixture(tests, open_device, fixture_close);
-	tcase_add_test(tests, without_a_cap_nothing_is_made);
-	tcase_add_test(tests, a_session_stays_where_it_is_until_its_group_is_made);
-	tcase_add_test(tests, a_stream_that_is_replaced_goes_on_in_order);
-	tcase_add_test(tests, a_stream_whose_work_is_done_waits_for_nothing);
-	tcase_add_test(tests, a_stream_that_cannot_be_replaced_stays);
-	tcase_add_test(tests, a_group_that_cannot_be_made_changes_nothing);
-	tcase_add_test(tests, a_group_that_was_refused_is_made_when_it_can_be);
-	tcase_add_test(tests, a_next_executor_has_it_from_the_first_command_on);
-	tcase_add_test(tests, sessions_do_not_meet_while_there_is_room);
-	tcase_add_test(tests, a_device_is_covered_to_its_end);
-	tcase_add_test(tests, a_session_that_gets_less_leaves_what_it_had);
-	tcase_add_test(tests, a_partition_keeps_others_off_while_it_has_work);
-	tcase_add_test(tests, a_partition_is_lent_while_it_has_none);
-	tcase_add_test(tests, a_long_kernel_is_work);
-	tcase_add_test(tests, a_partition_changes_and_goes);
-	tcase_add_test(tests, caps_hold_within_a_partition_and_beside_it);
-	tcase_add_test(tests, offline_sessions_leave_room_while_an_online_one_has_work);
-	tcase_add_test(tests, who_leaves_is_no_leader);
-	tcase_add_test(tests, offline_sessions_with_a_cap_or_a_partition_have_no_more);
-	tcase_add_test(tests, who_has_a_partition_is_no_leader);
-	tcase_add_loop_test(tests, no_room_is_left_on_a_device_of_few_units, 0, SHM_SHARE_ONLINE_PART);
-	tcase_add_test(tests, an_offline_session_that_stays_where_it_is_needs_no_second_group);
-	tcase_add_test(tests, without_offline_sessions_nobody_leads);
-	tcase_add_test(tests, units_that_the_device_does_not_have_are_nobodys);
-	tcase_add_test(tests, a_session_that_was_ended_keeps_nobody_off);
-	tcase_add_test(tests, what_an_ended_session_has_on_the_device_is_work);
-	tcase_add_test(tests, a_session_that_a_next_executor_does_not_serve_keeps_nobody_off);
-	tcase_add_test(tests, a_session_that_ends_while_it_is_taken_over_keeps_nobody_off);
-	tcase_add_test(tests, programs_in_many_partitions_do_not_make_groups_without_end);
-	tcase_add_test(tests, what_is_said_while_a_session_is_looked_at_is_not_lost);
+	suite_add(tests, "cap");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

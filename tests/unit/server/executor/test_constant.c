@@ -40,7 +40,7 @@ static void expect_copy(unsigned n, uint64_t dst, uint64_t src)
 }
 
 /* Before the command's mark: who is told that it is done may rely on both. */
-START_TEST(copies_go_on_before_their_mark)
+TEST(constant, copies_go_on_before_their_mark)
 {
 	const struct frmps_copy body = {
 		.dst = MIRROR + 8, .src = FIXTURE_WINDOW + 8192, .width = 16, .height = 1, .depth = 1};
@@ -53,9 +53,8 @@ START_TEST(copies_go_on_before_their_mark)
 	ck_assert_ptr_eq(fake_call(FAKE_COPY, 0)->stream, fake_call(FAKE_COPY, 1)->stream);
 	ck_assert_int_lt(fake_position(FAKE_COPY, 1), fake_position(FAKE_MARK, 0));
 }
-END_TEST
 
-START_TEST(sets_and_words_go_on)
+TEST(constant, sets_and_words_go_on)
 {
 	const struct frmps_write_value word = {.address = MIRROR + 4, .value = 7, .bytes = 4};
 
@@ -67,7 +66,6 @@ START_TEST(sets_and_words_go_on)
 	expect_copy(1, CONSTANT + 4, MIRROR + 4);
 	ck_assert_int_lt(fake_position(FAKE_WRITE, 0), fake_position(FAKE_COPY, 1));
 }
-END_TEST
 
 /* Words of arguments, and the constants that they are in the mirror of. */
 static const struct {
@@ -80,7 +78,7 @@ static const struct {
 	{{MIRROR - 1, MIRROR + BYTES, CONSTANT, UINT64_MAX}, {0}},
 };
 
-START_TEST(arguments_point_at_constants)
+TEST_LOOP(constant, arguments_point_at_constants, 0, sizeof(pointers) / sizeof(pointers[0]))
 {
 	struct backend_copy copy;
 	uint32_t offset = 0;
@@ -99,9 +97,8 @@ START_TEST(arguments_point_at_constants)
 	ck_assert(!constant_pointed_at(
 		&fixture.tenant->constants, (const uint8_t *)&first.mirror.start, 7, &offset, &copy));
 }
-END_TEST
 
-START_TEST(what_is_beside_or_only_read_goes_nowhere)
+TEST(constant, what_is_beside_or_only_read_goes_nowhere)
 {
 	fixture_copy(1, MIRROR + BYTES, MIRROR, 192, 0);
 	fixture_copy(1, MIRROR - 64, MIRROR + 256, 64, 0);
@@ -110,10 +107,9 @@ START_TEST(what_is_beside_or_only_read_goes_nowhere)
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 /* No variable is like that, so no program that keeps to the rules does it. */
-START_TEST(more_than_a_constant_is_an_offence)
+TEST_LOOP(constant, more_than_a_constant_is_an_offence, 0, 4)
 {
 	static const uint64_t from[] = {MIRROR - 1, MIRROR + 1, MIRROR, MIRROR + 200};
 	static const uint64_t bytes[] = {2, BYTES, 512, 57};
@@ -123,10 +119,9 @@ START_TEST(more_than_a_constant_is_an_offence)
 	ck_assert_uint_eq(fixture_offences(), 1);
 	ck_assert_uint_eq(fake_count(FAKE_COPY) + fake_count(FAKE_SET), 0);
 }
-END_TEST
 
 /* The command itself was handed over. */
-START_TEST(a_constant_that_cannot_be_written_is_a_late_error)
+TEST(constant, a_constant_that_cannot_be_written_is_a_late_error)
 {
 	fake.fails[FAKE_COPY] = CUDA_ERROR_INVALID_VALUE;
 	fixture_set(1, MIRROR, 4);
@@ -135,9 +130,8 @@ START_TEST(a_constant_that_cannot_be_written_is_a_late_error)
 	ck_assert_uint_eq(word_acquire(&fixture.tenant->view.states[1].issued), 1);
 	ck_assert_int_eq((int)word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_module_takes_its_constants_along)
+TEST(constant, a_module_takes_its_constants_along)
 {
 	ck_assert(constant_touches(fixture.tenant, MODULE, MIRROR + BYTES - 1, 1));
 	ck_assert(!constant_touches(fixture.tenant, MODULE, MIRROR + BYTES, 1));
@@ -155,9 +149,8 @@ START_TEST(a_module_takes_its_constants_along)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
 }
-END_TEST
 
-START_TEST(one_is_known_once_and_in_one_place)
+TEST(constant, one_is_known_once_and_in_one_place)
 {
 	struct constant other = first;
 
@@ -169,9 +162,8 @@ START_TEST(one_is_known_once_and_in_one_place)
 	other.mirror.end = second.mirror.start + 1;
 	ck_assert_int_eq(constant_add(fixture.tenant, &other), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(there_are_not_too_many)
+TEST(constant, there_are_not_too_many)
 {
 	struct constant one = first;
 
@@ -185,9 +177,8 @@ START_TEST(there_are_not_too_many)
 	ck_assert_int_eq(constant_add(fixture.tenant, &one), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_int_eq(constant_add(fixture.tenant, &first), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(all_are_refreshed)
+TEST(constant, all_are_refreshed)
 {
 	fake.immediate = true;
 	ck_assert(constant_refresh(fixture.tenant));
@@ -198,17 +189,15 @@ START_TEST(all_are_refreshed)
 	fake.fails[FAKE_COPY] = CUDA_ERROR_INVALID_VALUE;
 	ck_assert(!constant_refresh(fixture.tenant));
 }
-END_TEST
 
 /* The device would fault, on nobody's behalf. */
-START_TEST(a_mirror_that_was_given_back_is_not_read)
+TEST(constant, a_mirror_that_was_given_back_is_not_read)
 {
 	fake.immediate = true;
 	range_set_remove(&fixture.tenant->device, MIRROR + 256, BYTES);
 	ck_assert(!constant_refresh(fixture.tenant));
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 }
-END_TEST
 
 static void next_executor(void)
 {
@@ -219,7 +208,7 @@ static void next_executor(void)
 }
 
 /* Before what is in doubt is repeated. A session that has done nothing has nothing to write. */
-START_TEST(who_takes_over_writes_constants_first)
+TEST(constant, who_takes_over_writes_constants_first)
 {
 	fake.immediate = true;
 	next_executor();
@@ -239,7 +228,6 @@ START_TEST(who_takes_over_writes_constants_first)
 	ck_assert_int_lt(fake_position(FAKE_COPY, 0), fake_position(FAKE_SET, 0));
 	ck_assert_int_lt(fake_position(FAKE_SET, 0), fake_position(FAKE_COPY, 1));
 }
-END_TEST
 
 int main(void)
 {
@@ -247,18 +235,7 @@ int main(void)
 	TCase *tests = tcase_create("constant");
 
 	tcase_add_checked_fixture(tests, open_tenant, close_tenant);
-	tcase_add_test(tests, copies_go_on_before_their_mark);
-	tcase_add_test(tests, sets_and_words_go_on);
-	tcase_add_loop_test(tests, arguments_point_at_constants, 0, sizeof(pointers) / sizeof(pointers[0]));
-	tcase_add_test(tests, what_is_beside_or_only_read_goes_nowhere);
-	tcase_add_loop_test(tests, more_than_a_constant_is_an_offence, 0, 4);
-	tcase_add_test(tests, a_constant_that_cannot_be_written_is_a_late_error);
-	tcase_add_test(tests, a_module_takes_its_constants_along);
-	tcase_add_test(tests, one_is_known_once_and_in_one_place);
-	tcase_add_test(tests, there_are_not_too_many);
-	tcase_add_test(tests, all_are_refreshed);
-	tcase_add_test(tests, a_mirror_that_was_given_back_is_not_read);
-	tcase_add_test(tests, who_takes_over_writes_constants_first);
+	suite_add(tests, "constant");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -66,7 +66,7 @@ static enum wire_type heard(struct wire_message *message)
 	return message->type;
 }
 
-START_TEST(nothing_goes_on_while_a_fault_is_not_explained)
+TEST(contain, nothing_goes_on_while_a_fault_is_not_explained)
 {
 	watch->suspected(watch->context);
 	ck_assert(word_acquire(&fixture.client.server->doubtful));
@@ -75,9 +75,8 @@ START_TEST(nothing_goes_on_while_a_fault_is_not_explained)
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }
-END_TEST
 
-START_TEST(the_culprit_is_told_and_everybody_else_goes_on)
+TEST(contain, the_culprit_is_told_and_everybody_else_goes_on)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -103,9 +102,8 @@ START_TEST(the_culprit_is_told_and_everybody_else_goes_on)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
 }
-END_TEST
 
-START_TEST(others_are_served_again)
+TEST(contain, others_are_served_again)
 {
 	struct backend_fault fault = fault_in(MODULE);
 
@@ -118,10 +116,9 @@ START_TEST(others_are_served_again)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
 /* The context would go on with marks that nobody may believe. */
-START_TEST(a_kernel_of_nobody_is_the_end)
+TEST(contain, a_kernel_of_nobody_is_the_end)
 {
 	struct backend_fault fault = fault_in(UNKNOWN);
 	struct wire_message message;
@@ -134,9 +131,8 @@ START_TEST(a_kernel_of_nobody_is_the_end)
 	ck_assert_int_eq(heard(&message), 0);
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
-END_TEST
 
-START_TEST(what_is_not_contained_is_the_daemons)
+TEST(contain, what_is_not_contained_is_the_daemons)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -150,9 +146,8 @@ START_TEST(what_is_not_contained_is_the_daemons)
 	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
-END_TEST
 
-START_TEST(words_of_a_contained_fault_are_no_evidence_of_the_next)
+TEST(contain, words_of_a_contained_fault_are_no_evidence_of_the_next)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -166,10 +161,9 @@ START_TEST(words_of_a_contained_fault_are_no_evidence_of_the_next)
 	ck_assert_int_eq(heard(&message), 0);
 	ck_assert_uint_eq(words[0].magic, 0);
 }
-END_TEST
 
 /* So the daemon can tell what it knows already from what is new. */
-START_TEST(each_fault_has_a_number_of_its_own)
+TEST(contain, each_fault_has_a_number_of_its_own)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -186,7 +180,6 @@ START_TEST(each_fault_has_a_number_of_its_own)
 	ck_assert_uint_eq(words[0].fault, 4);
 	ck_assert_uint_eq(words[1].magic, 0);
 }
-END_TEST
 
 static uint32_t doubt(void)
 {
@@ -194,7 +187,7 @@ static uint32_t doubt(void)
 }
 
 /* What the daemon goes by if there is no more to come. */
-START_TEST(the_doubt_says_what_is_known)
+TEST_LOOP(contain, the_doubt_says_what_is_known, 0, 2)
 {
 	struct backend_fault fault = fault_in(MODULE);
 
@@ -208,11 +201,10 @@ START_TEST(the_doubt_says_what_is_known)
 	watch->contained(watch->context, &fault, 1);
 	ck_assert_uint_eq(doubt(), 0);
 }
-END_TEST
 
 /* The warps that go on are stopped once more as a rule, and then nothing has faulted
  * (backend/cuda/exception.c). */
-START_TEST(what_was_given_up_is_doubtful_for_good)
+TEST_LOOP(contain, what_was_given_up_is_doubtful_for_good, 0, 2)
 {
 	const uint32_t given_up = SHM_DOUBT | SHM_DOUBT_FAULT | SHM_DOUBT_WORKED;
 	struct backend_fault fault = fault_in(MODULE);
@@ -228,10 +220,9 @@ START_TEST(what_was_given_up_is_doubtful_for_good)
 	ck_assert_uint_eq(doubt(), given_up);
 	ck_assert(contain_is_open(&fixture.executor));
 }
-END_TEST
 
 /* A stop behind many lines of the driver's takes seconds, and leaves less for the rest. */
-START_TEST(what_is_not_explained_in_time_is_the_daemons)
+TEST_LOOP(contain, what_is_not_explained_in_time_is_the_daemons, 0, 2)
 {
 	const uint64_t later = 4900 * CLOCK_MS;
 	struct wire_message message;
@@ -250,9 +241,8 @@ START_TEST(what_is_not_explained_in_time_is_the_daemons)
 	ck_assert_uint_eq(step(next + CLOCK_MS), UINT64_MAX);
 	ck_assert_int_eq(heard(&message), 0);
 }
-END_TEST
 
-START_TEST(there_is_room_for_any_number)
+TEST(contain, there_is_room_for_any_number)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -265,10 +255,9 @@ START_TEST(there_is_room_for_any_number)
 	}
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
-END_TEST
 
 /* The main thread may be in a call of the driver meanwhile. */
-START_TEST(all_are_told_of_however_many_there_were)
+TEST(contain, all_are_told_of_however_many_there_were)
 {
 	struct backend_fault fault = fault_in(MODULE);
 	struct wire_message message;
@@ -282,10 +271,9 @@ START_TEST(all_are_told_of_however_many_there_were)
 	}
 	ck_assert_int_eq(heard(&message), 0);
 }
-END_TEST
 
 /* A sign may turn out to be none. */
-START_TEST(where_nothing_has_faulted_all_goes_on)
+TEST(contain, where_nothing_has_faulted_all_goes_on)
 {
 	watch->suspected(watch->context);
 	ck_assert(contain_is_open(&fixture.executor));
@@ -293,10 +281,9 @@ START_TEST(where_nothing_has_faulted_all_goes_on)
 	ck_assert(!contain_is_open(&fixture.executor));
 	ck_assert_uint_eq(step(0), UINT64_MAX);
 }
-END_TEST
 
 /* The former executor may still see faults until it has ended. */
-START_TEST(who_was_taken_over_is_not_doubted_any_more)
+TEST(contain, who_was_taken_over_is_not_doubted_any_more)
 {
 	struct backend_fault fault = fault_in(UNKNOWN);
 	struct shm_server_header *server = fixture.tenant->view.server;
@@ -313,10 +300,9 @@ START_TEST(who_was_taken_over_is_not_doubted_any_more)
 	watch->contained(watch->context, &(struct backend_fault){.module = MODULE}, 1);
 	ck_assert_uint_eq(doubt(), SHM_DOUBT);
 }
-END_TEST
 
 /* Where the backend does not see exceptions, a lost context may be one, and marks prove nothing. */
-START_TEST(without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts)
+TEST_LOOP(contain, without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts, 0, 2)
 {
 	struct wire_message message;
 
@@ -327,9 +313,8 @@ START_TEST(without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts)
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
 	ck_assert_uint_eq(doubt(), _i ? 0 : SHM_DOUBT | SHM_DOUBT_FAULT | SHM_DOUBT_WORKED);
 }
-END_TEST
 
-START_TEST(the_next_executor_has_no_doubts)
+TEST(contain, the_next_executor_has_no_doubts)
 {
 	watch->suspected(watch->context);
 	contain_deinit(&fixture.executor);
@@ -338,7 +323,6 @@ START_TEST(the_next_executor_has_no_doubts)
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 0);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }
-END_TEST
 
 /* What ends it in the serving thread may come at the same moment: a kernel that strays is often one
  * that faults. Who comes first is stopped in the middle: some of what it has to tell is on a page
@@ -388,7 +372,7 @@ static void expect_offence(const struct shm_server_header *server)
 	ck_assert_str_eq(server->reason, "on a page");
 }
 
-START_TEST(of_two_ends_at_a_time_the_first_is_told)
+TEST(contain, of_two_ends_at_a_time_the_first_is_told)
 {
 	struct shm_server_header *server = fixture.tenant->view.server;
 	struct backend_fault fault = fault_in(MODULE);
@@ -406,7 +390,6 @@ START_TEST(of_two_ends_at_a_time_the_first_is_told)
 	expect_offence(server);
 	munmap(page, page_bytes);
 }
-END_TEST
 
 int main(void)
 {
@@ -414,23 +397,7 @@ int main(void)
 	TCase *tests = tcase_create("contain");
 
 	tcase_add_checked_fixture(tests, open_watch, close_watch);
-	tcase_add_test(tests, nothing_goes_on_while_a_fault_is_not_explained);
-	tcase_add_test(tests, the_culprit_is_told_and_everybody_else_goes_on);
-	tcase_add_test(tests, others_are_served_again);
-	tcase_add_test(tests, a_kernel_of_nobody_is_the_end);
-	tcase_add_test(tests, what_is_not_contained_is_the_daemons);
-	tcase_add_test(tests, words_of_a_contained_fault_are_no_evidence_of_the_next);
-	tcase_add_test(tests, each_fault_has_a_number_of_its_own);
-	tcase_add_loop_test(tests, the_doubt_says_what_is_known, 0, 2);
-	tcase_add_loop_test(tests, what_was_given_up_is_doubtful_for_good, 0, 2);
-	tcase_add_loop_test(tests, what_is_not_explained_in_time_is_the_daemons, 0, 2);
-	tcase_add_test(tests, there_is_room_for_any_number);
-	tcase_add_test(tests, all_are_told_of_however_many_there_were);
-	tcase_add_test(tests, where_nothing_has_faulted_all_goes_on);
-	tcase_add_test(tests, who_was_taken_over_is_not_doubted_any_more);
-	tcase_add_loop_test(tests, without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts, 0, 2);
-	tcase_add_test(tests, the_next_executor_has_no_doubts);
-	tcase_add_test(tests, of_two_ends_at_a_time_the_first_is_told);
+	suite_add(tests, "contain");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -313,15 +313,14 @@ static void prepare(struct client *client, uint64_t session)
 	ck_assert_int_eq(call_symbol(client, WIRE_FIND_FUNCTION, 1, 1, "kernel"), 0);
 }
 
-START_TEST(comes_and_goes)
+TEST(role, comes_and_goes)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 
 	ck_assert_int_eq(call(NULL, &ping, NULL, 0), 0);
 }
-END_TEST
 
-START_TEST(a_client_from_beginning_to_end)
+TEST(role, a_client_from_beginning_to_end)
 {
 	struct client client;
 	struct wire_message request;
@@ -351,7 +350,6 @@ START_TEST(a_client_from_beginning_to_end)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 static void set_sms(struct client *client, uint32_t count)
 {
@@ -363,7 +361,7 @@ static void set_sms(struct client *client, uint32_t count)
 }
 
 /* Its module's first use needs a gap, in which the group is made before. */
-START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
+TEST(role, a_capped_session_has_its_group_before_its_first_kernel)
 {
 	struct client client;
 
@@ -386,10 +384,9 @@ START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Another executor of the session is told where the first one has put its code. */
-START_TEST(code_lies_where_it_was)
+TEST(role, code_lies_where_it_was)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE,
 		.load_module = {
@@ -406,10 +403,9 @@ START_TEST(code_lies_where_it_was)
 	ck_assert_uint_eq(message.reply.values.at[2], 0x777700);
 	close(fd);
 }
-END_TEST
 
 /* Who takes text is told of a module whose kernels print; others are told nothing. */
-START_TEST(modules_that_print)
+TEST(role, modules_that_print)
 {
 	struct client client, deaf;
 
@@ -432,10 +428,9 @@ START_TEST(modules_that_print)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Nothing is compiled in an executor: not even a standby, which is told of code alone, does it. */
-START_TEST(a_text_is_refused)
+TEST(role, a_text_is_refused)
 {
 	struct client client;
 
@@ -448,7 +443,6 @@ START_TEST(a_text_is_refused)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* A load that is not waited for. Return: its number */
 static uint64_t begin_load(struct client *client, uint32_t module, const char *image)
@@ -464,7 +458,7 @@ static uint64_t begin_load(struct client *client, uint32_t module, const char *i
 }
 
 /* A standby's requests follow one another without waiting: the lookup finds the module. */
-START_TEST(a_standby_does_everything_in_order)
+TEST(role, a_standby_does_everything_in_order)
 {
 	struct wire_message lookup = {.type = WIRE_FIND_FUNCTION, .session = 1, .symbol = {1, 1, "k"}};
 	struct client client;
@@ -482,10 +476,9 @@ START_TEST(a_standby_does_everything_in_order)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Here they would be in the context, with the values that they were loaded with. */
-START_TEST(variables_are_where_they_were_or_nowhere)
+TEST(role, variables_are_where_they_were_or_nowhere)
 {
 	struct client client;
 
@@ -495,9 +488,8 @@ START_TEST(variables_are_where_they_were_or_nowhere)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(requests_that_make_no_sense)
+TEST(role, requests_that_make_no_sense)
 {
 	struct client client;
 	struct wire_message request = {.type = WIRE_MAP_MEMORY};
@@ -524,9 +516,8 @@ START_TEST(requests_that_make_no_sense)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(limits_are_set_and_told)
+TEST(role, limits_are_set_and_told)
 {
 	struct client client;
 	struct wire_message request = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 4096}};
@@ -539,7 +530,6 @@ START_TEST(limits_are_set_and_told)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Return: how many names came. */
 static uint32_t list_from(struct client *client, uint32_t from)
@@ -557,7 +547,7 @@ static uint32_t list_from(struct client *client, uint32_t from)
 }
 
 /* Names of 200 letters: hundreds fit an answer, and thousands do not. */
-START_TEST(a_list_of_any_length_is_told_in_parts)
+TEST(role, a_list_of_any_length_is_told_in_parts)
 {
 	static const uint32_t lengths[] = {0, WIRE_NAMES_MAX, 5000};
 	struct client client;
@@ -585,7 +575,6 @@ START_TEST(a_list_of_any_length_is_told_in_parts)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* The same request once more: answered when it is over. Return: its number */
 static uint64_t watch(struct client *client, enum wire_type type, uint64_t address, uint64_t bytes)
@@ -616,7 +605,7 @@ static void see_it_over(
 	ck_assert(message.reply.code == 0 || message.reply.code == code_if_gone);
 }
 
-START_TEST(memory_comes_and_goes)
+TEST(role, memory_comes_and_goes)
 {
 	struct client client;
 	uint64_t host;
@@ -652,7 +641,6 @@ START_TEST(memory_comes_and_goes)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 static CUresult call_window(struct client *client, enum wire_type type, uint64_t address, uint64_t bytes)
 {
@@ -676,7 +664,7 @@ static bool may_set(struct client *client, uint64_t address)
 }
 
 /* The device part of its own one is the first. */
-START_TEST(windows_have_one_owner)
+TEST(role, windows_have_one_owner)
 {
 	const uint64_t far = UINT64_C(0x200000000000), room = UINT64_C(160) << 30, next = far + room;
 	struct client mine, other;
@@ -727,7 +715,6 @@ START_TEST(windows_have_one_owner)
 	close_client(&mine);
 	close_client(&other);
 }
-END_TEST
 
 static CUresult call_carry(struct client *client, uint64_t at, uint64_t bytes, uint64_t offset, bool into)
 {
@@ -741,7 +728,7 @@ static CUresult call_carry(struct client *client, uint64_t at, uint64_t bytes, u
 	return code;
 }
 
-START_TEST(memory_is_carried_whole_and_nothing_else)
+TEST(role, memory_is_carried_whole_and_nothing_else)
 {
 	struct client client;
 	uint64_t at;
@@ -768,10 +755,9 @@ START_TEST(memory_is_carried_whole_and_nothing_else)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* The backend had no memory for it: the device may still write to the pages, until a later mark. */
-START_TEST(a_copy_without_a_mark_fails_and_the_next_one_works)
+TEST_LOOP(role, a_copy_without_a_mark_fails_and_the_next_one_works, 0, 2)
 {
 	struct wire_message request = {.type = WIRE_CARRY_MEMORY};
 	int fd = memfd_create("swap", MFD_CLOEXEC);
@@ -796,10 +782,9 @@ START_TEST(a_copy_without_a_mark_fails_and_the_next_one_works)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Of those a hole may be left for which there is no page when the service reads it. */
-START_TEST(memory_of_huge_pages_is_refused)
+TEST(role, memory_of_huge_pages_is_refused)
 {
 	struct wire_message request = {.type = WIRE_MAP_HOST};
 	int fd = memfd_create("huge", MFD_HUGETLB | MFD_ALLOW_SEALING | MFD_CLOEXEC);
@@ -817,10 +802,9 @@ START_TEST(memory_of_huge_pages_is_refused)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* An unmapping that waits for work holds up nobody else. */
-START_TEST(waiting_is_private)
+TEST(role, waiting_is_private)
 {
 	struct client slow, other;
 	struct wire_message request = {.type = WIRE_UNMAP_MEMORY};
@@ -851,9 +835,8 @@ START_TEST(waiting_is_private)
 	close_client(&slow);
 	close_client(&other);
 }
-END_TEST
 
-START_TEST(work_that_does_not_end)
+TEST(role, work_that_does_not_end)
 {
 	struct client client;
 
@@ -872,9 +855,8 @@ START_TEST(work_that_does_not_end)
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(a_session_is_let_go_when_its_work_is_done)
+TEST(role, a_session_is_let_go_when_its_work_is_done)
 {
 	struct client client, other;
 	uint64_t seq;
@@ -904,7 +886,6 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 	close_client(&client);
 	close_client(&other);
 }
-END_TEST
 
 static void open_guard(struct client *client)
 {
@@ -917,7 +898,7 @@ static void open_guard(struct client *client)
 }
 
 /* Whoever serves it then looks at the same sink. */
-START_TEST(who_is_let_go_takes_its_guard_along)
+TEST(role, who_is_let_go_takes_its_guard_along)
 {
 	struct client client;
 
@@ -933,11 +914,10 @@ START_TEST(who_is_let_go_takes_its_guard_along)
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Launches of others take the mutex of the driver that each of these calls takes, and have as much
  * of the time. */
-START_TEST(the_end_of_much_goes_with_rests)
+TEST(role, the_end_of_much_goes_with_rests)
 {
 	struct client client;
 	uint64_t begin, took, calls;
@@ -967,10 +947,9 @@ START_TEST(the_end_of_much_goes_with_rests)
 	fake.undo_ns = 0;
 	close_client(&client);
 }
-END_TEST
 
 /* The daemon halts an executor that does not say in time that a session has ended. */
-START_TEST(programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_another)
+TEST(role, programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_another)
 {
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {1000}};
 	struct wire_message want = {.type = WIRE_LIST_FUNCTIONS, .session = 2, .symbol = {1, 0, ""}};
@@ -998,11 +977,10 @@ START_TEST(programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_a
 	close_client(&ended);
 	close_client(&other);
 }
-END_TEST
 
 /* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of
  * sinks alone. */
-START_TEST(nobody_waits_for_sinks_that_are_filled)
+TEST(role, nobody_waits_for_sinks_that_are_filled)
 {
 	struct client client;
 
@@ -1016,11 +994,10 @@ START_TEST(nobody_waits_for_sinks_that_are_filled)
 	ck_assert_uint_eq(fake_count(FAKE_SET), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Its serving thread is in a call that does not come back; whoever asks is answered all the
  * same. */
-START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
+TEST(role, a_thread_that_does_not_come_back_holds_nobody_up)
 {
 	struct client client;
 	uint64_t seq;
@@ -1047,7 +1024,6 @@ START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /*
  * Work that does not end
@@ -1071,7 +1047,7 @@ static void prepare_endless(struct client *client, uint64_t session, uint32_t st
 	}
 }
 
-START_TEST(a_program_over_its_limit_ends_and_others_go_on)
+TEST(role, a_program_over_its_limit_ends_and_others_go_on)
 {
 	struct wire_message request = over_limit();
 	struct client client, other;
@@ -1102,9 +1078,8 @@ START_TEST(a_program_over_its_limit_ends_and_others_go_on)
 	close_client(&client);
 	close_client(&other);
 }
-END_TEST
 
-START_TEST(a_program_that_waits_for_others_gets_no_error)
+TEST(role, a_program_that_waits_for_others_gets_no_error)
 {
 	struct wire_message request = over_limit();
 	struct client client;
@@ -1121,7 +1096,6 @@ START_TEST(a_program_that_waits_for_others_gets_no_error)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* Asks for the end of session 1, until a call of the backend does not come back. Return: the
  * request's number */
@@ -1141,7 +1115,7 @@ static uint64_t stick(struct client *client, enum fake_kind in)
 }
 
 /* Another session's module may have the same name by then. */
-START_TEST(a_module_that_is_unloaded_before_the_stop_is_not_named)
+TEST(role, a_module_that_is_unloaded_before_the_stop_is_not_named)
 {
 	struct client client, other;
 	uint64_t id;
@@ -1165,10 +1139,9 @@ START_TEST(a_module_that_is_unloaded_before_the_stop_is_not_named)
 	close_client(&client);
 	close_client(&other);
 }
-END_TEST
 
 /* The next executor has it then. */
-START_TEST(a_session_of_an_executor_that_is_halted_gets_no_error)
+TEST(role, a_session_of_an_executor_that_is_halted_gets_no_error)
 {
 	struct client client;
 
@@ -1182,10 +1155,9 @@ START_TEST(a_session_of_an_executor_that_is_halted_gets_no_error)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	close_client(&client);
 }
-END_TEST
 
 /* No kernel, or one that the backend cannot end; with an error it is not tried again. */
-START_TEST(what_cannot_be_ended_is_answered_in_time)
+TEST_LOOP(role, what_cannot_be_ended_is_answered_in_time, 0, 2)
 {
 	struct wire_message request = over_limit();
 	struct client client;
@@ -1201,9 +1173,8 @@ START_TEST(what_cannot_be_ended_is_answered_in_time)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(a_backend_that_ends_no_kernels_changes_nothing)
+TEST(role, a_backend_that_ends_no_kernels_changes_nothing)
 {
 	struct wire_message request = over_limit();
 	struct client client;
@@ -1216,9 +1187,8 @@ START_TEST(a_backend_that_ends_no_kernels_changes_nothing)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
+TEST(role, kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
 {
 	struct client client;
 
@@ -1235,11 +1205,10 @@ START_TEST(kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
 	ck_assert_uint_eq(fake_count(FAKE_END), 10 + 2);
 	close_client(&client);
 }
-END_TEST
 
 static const enum fake_kind stuck_in[] = {FAKE_END, FAKE_LOOK};
 
-START_TEST(nobody_waits_while_kernels_are_ended)
+TEST_LOOP(role, nobody_waits_while_kernels_are_ended, 0, 2)
 {
 	struct client client, other;
 	uint64_t id;
@@ -1259,10 +1228,9 @@ START_TEST(nobody_waits_while_kernels_are_ended)
 	close_client(&client);
 	close_client(&other);
 }
-END_TEST
 
 /* The program may be gone while it is looked at, or before anything has ended. */
-START_TEST(a_session_is_closed_while_its_kernels_are_ended)
+TEST_LOOP(role, a_session_is_closed_while_its_kernels_are_ended, 0, 2)
 {
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
 	struct wire_message request = over_limit();
@@ -1284,9 +1252,8 @@ START_TEST(a_session_is_closed_while_its_kernels_are_ended)
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_INVALID_CONTEXT);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(one_that_ends_while_it_is_let_go)
+TEST(role, one_that_ends_while_it_is_let_go)
 {
 	struct wire_message detach = {.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {60000}};
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
@@ -1309,9 +1276,8 @@ START_TEST(one_that_ends_while_it_is_let_go)
 	ck_assert_uint_eq(message.reply.values.at[0], 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(an_offence_is_reported_and_others_go_on)
+TEST(role, an_offence_is_reported_and_others_go_on)
 {
 	struct client bad, good;
 
@@ -1328,9 +1294,8 @@ START_TEST(an_offence_is_reported_and_others_go_on)
 	close_client(&bad);
 	close_client(&good);
 }
-END_TEST
 
-START_TEST(idle_threads_sleep_and_wake)
+TEST(role, idle_threads_sleep_and_wake)
 {
 	struct client client;
 
@@ -1343,7 +1308,6 @@ START_TEST(idle_threads_sleep_and_wake)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 #define LATE 100u
 
@@ -1380,7 +1344,7 @@ static void launch_late(void)
 #endif
 
 /* What is published before a thread says that it sleeps, it sees by a last look. */
-START_TEST(a_launch_at_the_moment_of_falling_asleep_is_served)
+TEST(role_2, a_launch_at_the_moment_of_falling_asleep_is_served)
 {
 	struct client client;
 
@@ -1399,7 +1363,6 @@ START_TEST(a_launch_at_the_moment_of_falling_asleep_is_served)
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
-END_TEST
 
 /*
  * What may not be unpinned while anything runs
@@ -1416,7 +1379,7 @@ static void block_device(struct client *client)
 
 /* Beside a busy device the group is made when the first kernel is looked up, and the session's
  * serving thread sleeps then. */
-START_TEST(what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group)
+TEST(role, what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group)
 {
 	struct wire_message request = {.type = WIRE_FIND_FUNCTION, .session = 2, .symbol = {1, 1, "kernel+"}};
 	struct client busy, capped;
@@ -1448,9 +1411,8 @@ START_TEST(what_a_capped_session_asks_before_its_first_command_is_answered_for_i
 	close_client(&capped);
 	close_client(&busy);
 }
-END_TEST
 
-START_TEST(nothing_is_unpinned_while_anything_runs)
+TEST(role_3, nothing_is_unpinned_while_anything_runs)
 {
 	struct client busy, other;
 	uint64_t host, freed, gone;
@@ -1489,7 +1451,6 @@ START_TEST(nothing_is_unpinned_while_anything_runs)
 	close_client(&other);
 	close_client(&busy);
 }
-END_TEST
 
 /* Sanitizers make each many times as long, and a machine that is busy as well does. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -1499,7 +1460,7 @@ END_TEST
 #endif
 
 /* All in the same window: its addresses are free again each time. */
-START_TEST(many_ends_leave_nothing)
+TEST(role_3, many_ends_leave_nothing)
 {
 	struct client client;
 
@@ -1517,10 +1478,9 @@ START_TEST(many_ends_leave_nothing)
 	ck_assert_uint_eq(fake_count(FAKE_UNREGISTER), 3 * ENDS);
 	ck_assert_uint_eq(fake_count(FAKE_REGISTER), 3 * ENDS + 2);
 }
-END_TEST
 
 /* The limit is one MiB, the patience of the gate short: see start_tight(). */
-START_TEST(what_waits_is_bounded)
+TEST(little_memory_may_wait, what_waits_is_bounded)
 {
 	struct wire_message request = {.type = WIRE_OPEN_SESSION};
 	struct client busy, gone, late;
@@ -1558,7 +1518,6 @@ START_TEST(what_waits_is_bounded)
 	close_client(&late);
 	close_client(&busy);
 }
-END_TEST
 
 static CUresult open_as(const struct client *like, uint64_t session, uint32_t user)
 {
@@ -1581,7 +1540,7 @@ static void *may_become_root(void *unused)
 	return (void *)(intptr_t)(syscall(SYS_setresuid, 0, 0, 0) == 0);
 }
 
-START_TEST(an_executor_becomes_its_first_sessions_user)
+TEST(role_4, an_executor_becomes_its_first_sessions_user)
 {
 	struct client first;
 	pthread_t thread;
@@ -1601,7 +1560,6 @@ START_TEST(an_executor_becomes_its_first_sessions_user)
 	ck_assert_int_eq(open_as(&first, 3, 12345), CUDA_SUCCESS);
 	close_client(&first);
 }
-END_TEST
 
 static void start_by_hand(void)
 {
@@ -1642,7 +1600,7 @@ static void hold_up(struct job *job)
 
 /* The module thread comes to what a client asked for only when its session is about to go; and the
  * main thread to what that waits for when the session has gone. */
-START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
+TEST(the_main_thread_is_slow, what_was_asked_for_long_ago_does_not_outlive_the_session)
 {
 	struct wire_message unload = {.type = WIRE_UNLOAD_MODULE, .session = 1, .symbol = {1, 0, ""}};
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
@@ -1676,11 +1634,10 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 	ck_assert_int_eq(message.reply.code, CUDA_ERROR_NOT_READY);
 	close_client(&client);
 }
-END_TEST
 
 /* The thread that lets it go places the last mark, and nobody could tell without that its work is
  * done. */
-START_TEST(a_last_mark_that_fails_is_tried_again)
+TEST_LOOP(the_main_thread_is_slow, a_last_mark_that_fails_is_tried_again, 0, 2)
 {
 	struct wire_message requests[] = {
 		{.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {2000}},
@@ -1710,9 +1667,8 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 	ck_assert_uint_eq(message.reply.values.at[0], 1);
 	close_client(&client);
 }
-END_TEST
 
-START_TEST(an_executor_without_descriptors_refuses_what_comes_with_some)
+TEST(role, an_executor_without_descriptors_refuses_what_comes_with_some)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 	struct rlimit before, few;
@@ -1732,7 +1688,6 @@ START_TEST(an_executor_without_descriptors_refuses_what_comes_with_some)
 	ck_assert_int_eq(call(NULL, &ping, &fd, 1), 0);
 	close(fd);
 }
-END_TEST
 
 /* So many ranges that room for one more does not fit what malloc() has at hand. */
 #define RANGES 65536u
@@ -1744,7 +1699,7 @@ static void fill_up(struct range_set *set, uint64_t address)
 	ck_assert_uint_eq(set->count, set->room);
 }
 
-START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
+TEST(the_main_thread_is_slow_2, what_cannot_be_withdrawn_stays_as_it_was)
 {
 	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .session = 1};
 	struct job *job = job_new(&by_hand);
@@ -1771,10 +1726,9 @@ START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* It is said that they go on. */
-START_TEST(kernels_that_there_is_no_memory_to_end_go_on)
+TEST(the_main_thread_is_slow_2, kernels_that_there_is_no_memory_to_end_go_on)
 {
 	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1};
 	struct client client;
@@ -1796,11 +1750,10 @@ START_TEST(kernels_that_there_is_no_memory_to_end_go_on)
 	ck_assert_uint_eq(close_tenant(&client, 20), 1);
 	close_client(&client);
 }
-END_TEST
 
 /* The module thread is at something while a program gives pinned memory back and gets some at the
  * same address. */
-START_TEST(a_standby_pins_again_behind_what_it_unpins)
+TEST(the_main_thread_is_slow, a_standby_pins_again_behind_what_it_unpins)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST, .session = 1};
 	struct wire_message ping = {.type = WIRE_PING};
@@ -1831,7 +1784,6 @@ START_TEST(a_standby_pins_again_behind_what_it_unpins)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 static void pretend_waiting(uint64_t bytes)
 {
@@ -1842,7 +1794,7 @@ static void pretend_waiting(uint64_t bytes)
 
 /* Programs end and start at the same moment: what those leave pinned is no reason to refuse these,
  * unless it stays. */
-START_TEST(who_comes_while_much_waits_is_served)
+TEST(the_main_thread_is_slow, who_comes_while_much_waits_is_served)
 {
 	struct client client;
 	struct wire_message request = {.type = WIRE_OPEN_SESSION};
@@ -1864,7 +1816,6 @@ START_TEST(who_comes_while_much_waits_is_served)
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
-END_TEST
 
 static void start_tight(void)
 {
@@ -1873,7 +1824,7 @@ static void start_tight(void)
 }
 
 /* The process ends with sessions open: run in the test's own process, which is forked. */
-START_TEST(a_device_that_is_not_there)
+TEST(no_device, a_device_that_is_not_there)
 {
 	int pair[2];
 
@@ -1885,7 +1836,6 @@ START_TEST(a_device_that_is_not_there)
 	close(pair[0]);
 	close(pair[1]);
 }
-END_TEST
 
 int main(void)
 {
@@ -1895,61 +1845,19 @@ int main(void)
 	      *slow = suite_case(suite, "the main thread is slow");
 
 	tcase_add_checked_fixture(role, start, stop);
-	tcase_add_test(role, comes_and_goes);
-	tcase_add_test(role, a_client_from_beginning_to_end);
-	tcase_add_test(role, a_capped_session_has_its_group_before_its_first_kernel);
-	tcase_add_test(role, what_a_capped_session_asks_before_its_first_command_is_answered_for_its_group);
-	tcase_add_test(role, modules_that_print);
-	tcase_add_test(role, code_lies_where_it_was);
-	tcase_add_test(role, a_text_is_refused);
-	tcase_add_test(role, a_standby_does_everything_in_order);
-	tcase_add_test(role, variables_are_where_they_were_or_nowhere);
-	tcase_add_test(role, requests_that_make_no_sense);
-	tcase_add_test(role, limits_are_set_and_told);
-	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
-	tcase_add_test(role, memory_comes_and_goes);
-	tcase_add_test(role, windows_have_one_owner);
-	tcase_add_loop_test(role, a_copy_without_a_mark_fails_and_the_next_one_works, 0, 2);
-	tcase_add_test(role, memory_is_carried_whole_and_nothing_else);
-	tcase_add_test(role, an_executor_without_descriptors_refuses_what_comes_with_some);
-	tcase_add_test(role, memory_of_huge_pages_is_refused);
-	tcase_add_test(role, waiting_is_private);
-	tcase_add_test(role, work_that_does_not_end);
-	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
-	tcase_add_test(role, who_is_let_go_takes_its_guard_along);
-	tcase_add_test(role, nobody_waits_for_sinks_that_are_filled);
-	tcase_add_test(role, the_end_of_much_goes_with_rests);
-	tcase_add_test(role, programs_that_want_something_all_the_time_do_not_hold_up_the_end_of_another);
-	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
-	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
-	tcase_add_test(role, a_program_that_waits_for_others_gets_no_error);
-	tcase_add_test(role, a_module_that_is_unloaded_before_the_stop_is_not_named);
-	tcase_add_test(role, a_session_of_an_executor_that_is_halted_gets_no_error);
-	tcase_add_loop_test(role, what_cannot_be_ended_is_answered_in_time, 0, 2);
-	tcase_add_test(role, a_backend_that_ends_no_kernels_changes_nothing);
-	tcase_add_test(role, kernels_of_a_program_that_is_gone_are_ended_behind_its_patience);
-	tcase_add_loop_test(role, nobody_waits_while_kernels_are_ended, 0, 2);
-	tcase_add_loop_test(role, a_session_is_closed_while_its_kernels_are_ended, 0, 2);
-	tcase_add_test(role, one_that_ends_while_it_is_let_go);
-	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
-	tcase_add_test(role, idle_threads_sleep_and_wake);
+	suite_add(role, "role");
 	if (FENCES_COUNT)
-		tcase_add_test(role, a_launch_at_the_moment_of_falling_asleep_is_served);
-	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);
-	tcase_add_test(role, many_ends_leave_nothing);
+		suite_add(role, "role_2");
+	suite_add(role, "role_3");
 	if (geteuid() == 0)
-		tcase_add_test(role, an_executor_becomes_its_first_sessions_user);
+		suite_add(role, "role_4");
 	tcase_add_checked_fixture(tight, start_tight, stop);
-	tcase_add_test(tight, what_waits_is_bounded);
+	suite_add(tight, "little_memory_may_wait");
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
-	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
-	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
-	tcase_add_test(slow, who_comes_while_much_waits_is_served);
-	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
+	suite_add(slow, "the_main_thread_is_slow");
 	if (SCARCE_POSSIBLE) {
-		tcase_add_test(slow, what_cannot_be_withdrawn_stays_as_it_was);
-		tcase_add_test(slow, kernels_that_there_is_no_memory_to_end_go_on);
+		suite_add(slow, "the_main_thread_is_slow_2");
 	}
-	tcase_add_test(no_role, a_device_that_is_not_there);
+	suite_add(no_role, "no_device");
 	return suite_run(suite);
 }

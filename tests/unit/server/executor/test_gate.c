@@ -93,7 +93,7 @@ static int end_after(uint64_t us, uint32_t slot)
 	return step();
 }
 
-START_TEST(nothing_runs_and_nothing_is_waited_for)
+TEST(phases, nothing_runs_and_nothing_is_waited_for)
 {
 	begin();
 	ck_assert_int_eq(step(), 0);
@@ -106,9 +106,8 @@ START_TEST(nothing_runs_and_nothing_is_waited_for)
 	fixture_turn();
 	ck_assert_uint_eq(issued(1), 3);
 }
-END_TEST
 
-START_TEST(a_deep_queue_becomes_one_command)
+TEST(phases, a_deep_queue_becomes_one_command)
 {
 	put(1, 5);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
@@ -127,9 +126,8 @@ START_TEST(a_deep_queue_becomes_one_command)
 	ck_assert_int_eq(step(), GATE_E_WAIT);
 	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
 }
-END_TEST
 
-START_TEST(short_ones_go_on_until_the_long_one_ends)
+TEST(phases, short_ones_go_on_until_the_long_one_ends)
 {
 	put(1, 1);
 	put(2, 1);
@@ -155,10 +153,9 @@ START_TEST(short_ones_go_on_until_the_long_one_ends)
 	ck_assert_uint_eq(issued(2), 41);
 	ck_assert_uint_eq(issued(1), 6);
 }
-END_TEST
 
 /* 1 ms commands are not stopped for one that runs for ever, but for one that would end first. */
-START_TEST(nobody_waits_for_one_that_takes_much_longer)
+TEST(phases, nobody_waits_for_one_that_takes_much_longer)
 {
 	put(1, 1);
 	put(2, 1);
@@ -181,9 +178,8 @@ START_TEST(nobody_waits_for_one_that_takes_much_longer)
 	ck_assert_int_eq(end_after(900, 2), 0);
 	ck_assert_uint_eq(issued(2), 2);
 }
-END_TEST
 
-START_TEST(closed_for_one_that_turns_out_long)
+TEST(phases, closed_for_one_that_turns_out_long)
 {
 	put(1, 1);
 	put(2, 1);
@@ -214,9 +210,8 @@ START_TEST(closed_for_one_that_turns_out_long)
 	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
 	ck_assert_int_eq(end_after(100, 2), 0);
 }
-END_TEST
 
-START_TEST(patience_ends_and_the_others_never_noticed)
+TEST(phases, patience_ends_and_the_others_never_noticed)
 {
 	uint64_t before = issued(2);
 	int result = GATE_E_WAIT;
@@ -241,10 +236,9 @@ START_TEST(patience_ends_and_the_others_never_noticed)
 	fixture_turn();
 	ck_assert_uint_eq(issued(2), 401);
 }
-END_TEST
 
 /* Also where the command is the requesting session's own. */
-START_TEST(a_command_without_end_never_closes_the_gate)
+TEST_LOOP(phases, a_command_without_end_never_closes_the_gate, 0, 2)
 {
 	struct tenant *requester = _i ? fixture.tenant : stranger;
 
@@ -259,9 +253,8 @@ START_TEST(a_command_without_end_never_closes_the_gate)
 	ck_assert(!gate_is_shut(gate()));
 	arrive(1);
 }
-END_TEST
 
-START_TEST(beside_the_same_command_a_try_is_over_at_its_first_look)
+TEST(phases, beside_the_same_command_a_try_is_over_at_its_first_look)
 {
 	uint64_t asked = fixture.now;
 
@@ -279,10 +272,9 @@ START_TEST(beside_the_same_command_a_try_is_over_at_its_first_look)
 	gate_begin(&fixture.executor, asked, fixture.now);
 	ck_assert_int_eq(step(), 0);
 }
-END_TEST
 
 /* It has waited for ten times the patience, so it outlasts commands of up to five times that. */
-START_TEST(who_has_waited_for_long_puts_up_with_long_commands)
+TEST_LOOP(phases, who_has_waited_for_long_puts_up_with_long_commands, 0, 2)
 {
 	uint64_t asked = fixture.now;
 
@@ -305,10 +297,9 @@ START_TEST(who_has_waited_for_long_puts_up_with_long_commands)
 	ck_assert_uint_eq(issued(1), 1);
 	arrive(1);
 }
-END_TEST
 
 /* However long that takes, for nothing in it is long. */
-START_TEST(the_gate_is_not_closed_for_a_deep_queue)
+TEST(phases, the_gate_is_not_closed_for_a_deep_queue)
 {
 	put(1, 40);
 	begin();
@@ -322,10 +313,9 @@ START_TEST(the_gate_is_not_closed_for_a_deep_queue)
 	arrive(1);
 	ck_assert_int_eq(step(), 0);
 }
-END_TEST
 
 /* The gate is closed because the others left no gap. */
-START_TEST(it_is_opened_for_what_turns_out_long)
+TEST(phases, it_is_opened_for_what_turns_out_long)
 {
 	uint32_t slot = 1;
 
@@ -346,10 +336,9 @@ START_TEST(it_is_opened_for_what_turns_out_long)
 	ck_assert(!gate_is_shut(gate()));
 	arrive(slot);
 }
-END_TEST
 
 /* Always something long, never the same, and always a new stream, so none is known. */
-START_TEST(what_leaves_no_gap_gets_one_when_the_patience_ends)
+TEST(phases, what_leaves_no_gap_gets_one_when_the_patience_ends)
 {
 	uint32_t slot = 1;
 
@@ -369,9 +358,8 @@ START_TEST(what_leaves_no_gap_gets_one_when_the_patience_ends)
 	ck_assert_uint_eq(issued(slot + 1), 0);
 	ck_assert_int_eq(end_after(3000, slot), 0);
 }
-END_TEST
 
-START_TEST(a_session_that_was_cut_off_does_not_block)
+TEST(phases, a_session_that_was_cut_off_does_not_block)
 {
 	put(1, 5);
 	begin();
@@ -383,9 +371,8 @@ START_TEST(a_session_that_was_cut_off_does_not_block)
 	ck_assert_int_eq(step(), 0);
 	ck_assert_uint_eq(issued(1), 5);
 }
-END_TEST
 
-START_TEST(the_session_that_asked_ends)
+TEST(phases, the_session_that_asked_ends)
 {
 	put(1, 1);
 	begin();
@@ -398,9 +385,8 @@ START_TEST(the_session_that_asked_ends)
 	fixture_turn();
 	ck_assert_uint_eq(issued(1), 6);
 }
-END_TEST
 
-START_TEST(the_context_is_lost)
+TEST(phases, the_context_is_lost)
 {
 	put(1, 1);
 	begin();
@@ -410,9 +396,8 @@ START_TEST(the_context_is_lost)
 	ck_assert_int_eq(step(), GATE_E_GONE);
 	ck_assert(!gate_is_shut(gate()));
 }
-END_TEST
 
-START_TEST(threads_that_are_awake_must_have_seen_it)
+TEST(phases, threads_that_are_awake_must_have_seen_it)
 {
 	struct serve_thread threads[2] = {{.kick = eventfd(0, EFD_NONBLOCK)}, {.kick = -1}};
 	uint64_t rings;
@@ -442,7 +427,6 @@ START_TEST(threads_that_are_awake_must_have_seen_it)
 	fixture.executor.pool = (struct serve_pool){0};
 	close(threads[0].kick);
 }
-END_TEST
 
 /* ---- with the module thread ---- */
 
@@ -589,7 +573,7 @@ static uint64_t changes(void)
 	return word_acquire(&gate()->word) >> 2;
 }
 
-START_TEST(loading_holds_up_nobody)
+TEST(module_thread, loading_holds_up_nobody)
 {
 	put(1, 1);
 	ask_for_load(stranger, 2, "M");
@@ -601,9 +585,8 @@ START_TEST(loading_holds_up_nobody)
 	ck_assert_uint_eq(changes(), 0);
 	ck_assert_uint_eq(issued(1), 1);
 }
-END_TEST
 
-START_TEST(a_first_lookup_begins_when_the_device_is_empty)
+TEST(module_thread, a_first_lookup_begins_when_the_device_is_empty)
 {
 	gate()->patience_ns = 60000 * CLOCK_MS;
 	put(1, 1);
@@ -620,10 +603,9 @@ START_TEST(a_first_lookup_begins_when_the_device_is_empty)
 	turn_now();
 	ck_assert_uint_eq(issued(1), 2);
 }
-END_TEST
 
 /* The list between them waits for the gap to end. */
-START_TEST(lookups_that_wait_share_a_gap)
+TEST(module_thread, lookups_that_wait_share_a_gap)
 {
 	gate()->patience_ns = gate()->batch_ns = 60000 * CLOCK_MS;
 	put(1, 3);
@@ -641,7 +623,6 @@ START_TEST(lookups_that_wait_share_a_gap)
 	ck_assert_uint_eq(message.reply.names.count, 1);
 	ck_assert_uint_eq(changes(), 4); /* shallow, long first, closed, open */
 }
-END_TEST
 
 /* The one of stream 1, which is the only one. */
 static void end_kernel(void)
@@ -714,7 +695,7 @@ static uint64_t work_of_thread(void)
 	return clock_of(clock);
 }
 
-START_TEST(who_waits_for_a_kernel_without_end_holds_nobody_up)
+TEST(module_thread, who_waits_for_a_kernel_without_end_holds_nobody_up)
 {
 	struct tenant *third = open_third();
 	uint64_t before, worked, tries;
@@ -743,10 +724,9 @@ START_TEST(who_waits_for_a_kernel_without_end_holds_nobody_up)
 	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
 	close_third(third);
 }
-END_TEST
 
 /* Many that wait are found in the order in which they asked. */
-START_TEST(all_who_wait_for_the_same_kernel_are_served_in_order)
+TEST(module_thread, all_who_wait_for_the_same_kernel_are_served_in_order)
 {
 	put(1, 1);
 	for (uint32_t i = 101; i < 105; i++)
@@ -757,9 +737,8 @@ START_TEST(all_who_wait_for_the_same_kernel_are_served_in_order)
 	for (uint32_t i = 101; i < 105; i++)
 		ck_assert_int_eq(answer_to(i), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(who_ends_while_it_rests_is_gone_at_once)
+TEST(module_thread, who_ends_while_it_rests_is_gone_at_once)
 {
 	put(1, 1);
 	ask_for_lookup(stranger, 101);
@@ -771,9 +750,8 @@ START_TEST(who_ends_while_it_rests_is_gone_at_once)
 	turn_until(GATE_OPEN);
 	end_kernel();
 }
-END_TEST
 
-START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
+TEST(module_thread, who_waits_for_oneself_does_not_keep_others_waiting)
 {
 	put(1, 1);
 	ask_for_lookup(fixture.tenant, 101);
@@ -783,10 +761,9 @@ START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 }
-END_TEST
 
 /* The other session's kernel does not end. */
-START_TEST(who_needs_no_gap_does_not_wait_for_anothers)
+TEST(module_thread, who_needs_no_gap_does_not_wait_for_anothers)
 {
 	struct tenant *third = open_third();
 
@@ -814,10 +791,9 @@ START_TEST(who_needs_no_gap_does_not_wait_for_anothers)
 	ck_assert_int_eq(answer_to(107), CUDA_SUCCESS);
 	close_third(third);
 }
-END_TEST
 
 /* What waits for a gap has waited for an hour, so it would go on for 16 s. */
-START_TEST(what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_over)
+TEST(module_thread, what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_over)
 {
 	struct job *job = new_job(stranger, WIRE_FIND_FUNCTION, 101);
 	uint64_t begin = clock_now();
@@ -834,10 +810,9 @@ START_TEST(what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_ov
 	end_kernel();
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 }
-END_TEST
 
 /* Many modules wait to be unloaded: one more waits for the gap, but not at the gate. */
-START_TEST(an_unload_that_needs_a_gap_waits_for_that_of_another_session)
+TEST(module_thread, an_unload_that_needs_a_gap_waits_for_that_of_another_session)
 {
 	struct tenant *third = open_third();
 
@@ -861,7 +836,6 @@ START_TEST(an_unload_that_needs_a_gap_waits_for_that_of_another_session)
 	ck_assert_uint_ge(fake_count(FAKE_MODULE_UNLOAD), RECLAIM_MAX);
 	close_third(third);
 }
-END_TEST
 
 static CUresult unload(struct tenant *tenant)
 {
@@ -877,7 +851,7 @@ static CUresult unload(struct tenant *tenant)
 	return message.reply.code;
 }
 
-START_TEST(an_unload_is_answered_and_done_when_nobody_is_held_up)
+TEST(module_thread, an_unload_is_answered_and_done_when_nobody_is_held_up)
 {
 	put(1, 1);
 	ck_assert_int_eq(unload(stranger), CUDA_SUCCESS);
@@ -892,10 +866,9 @@ START_TEST(an_unload_is_answered_and_done_when_nobody_is_held_up)
 	}
 	turn_until(GATE_OPEN);
 }
-END_TEST
 
 /* Behind the end of its own kernels, beside those of others. */
-START_TEST(a_module_whose_unloading_waits_for_nothing_goes_at_once)
+TEST(module_thread, a_module_whose_unloading_waits_for_nothing_goes_at_once)
 {
 	fake.is_quick = true;
 	put(1, 1);
@@ -904,10 +877,9 @@ START_TEST(a_module_whose_unloading_waits_for_nothing_goes_at_once)
 	ck_assert_uint_eq(changes(), 0);
 	arrive(1);
 }
-END_TEST
 
 /* So that the standby, where unloads are done at once, has the same addresses. */
-START_TEST(unloads_come_before_what_is_put_on_the_device_later)
+TEST(module_thread, unloads_come_before_what_is_put_on_the_device_later)
 {
 	gate()->patience_ns = 60000 * CLOCK_MS;
 	put(1, 1);
@@ -921,7 +893,6 @@ START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 1);
 	ck_assert_int_lt(fake_position(FAKE_MODULE_UNLOAD, 0), fake_position(FAKE_SETTLE, 0));
 }
-END_TEST
 
 static _Atomic unsigned released;
 
@@ -944,7 +915,7 @@ static void keep_busy(void)
 }
 
 /* What an ended session has left. Young, it waits for a pause; old, it gets a gap. */
-START_TEST(what_is_left_goes_beside_work_without_a_pause)
+TEST(module_thread, what_is_left_goes_beside_work_without_a_pause)
 {
 	struct deferred_frees *frees = &fixture.executor.deferred;
 	unsigned turns = 0;
@@ -967,10 +938,9 @@ START_TEST(what_is_left_goes_beside_work_without_a_pause)
 	turn_until(GATE_OPEN);
 	fake_arrive();
 }
-END_TEST
 
 /* Its mark is there, and it is on the device. */
-START_TEST(a_kernel_that_faulted_leaves_no_gap)
+TEST(phases, a_kernel_that_faulted_leaves_no_gap)
 {
 	struct contain *contain = &fixture.executor.contain;
 
@@ -986,9 +956,8 @@ START_TEST(a_kernel_that_faulted_leaves_no_gap)
 	ck_assert(gate_try(&fixture.executor));
 	gate_leave(&fixture.executor);
 }
-END_TEST
 
-START_TEST(nobody_has_little_patience)
+TEST(phases, nobody_has_little_patience)
 {
 	put(1, 1);
 	gate()->patience_ns = 60000 * CLOCK_MS;
@@ -1001,7 +970,6 @@ START_TEST(nobody_has_little_patience)
 	ck_assert(!gate_is_shut(gate()));
 	arrive(1);
 }
-END_TEST
 
 int main(void)
 {
@@ -1009,38 +977,8 @@ int main(void)
 	TCase *phases = suite_case(suite, "phases"), *thread = suite_case(suite, "module thread");
 
 	tcase_add_checked_fixture(phases, open_gate_bed, close_gate_bed);
-	tcase_add_test(phases, nothing_runs_and_nothing_is_waited_for);
-	tcase_add_test(phases, a_deep_queue_becomes_one_command);
-	tcase_add_test(phases, short_ones_go_on_until_the_long_one_ends);
-	tcase_add_test(phases, nobody_waits_for_one_that_takes_much_longer);
-	tcase_add_test(phases, closed_for_one_that_turns_out_long);
-	tcase_add_test(phases, patience_ends_and_the_others_never_noticed);
-	tcase_add_loop_test(phases, a_command_without_end_never_closes_the_gate, 0, 2);
-	tcase_add_test(phases, beside_the_same_command_a_try_is_over_at_its_first_look);
-	tcase_add_loop_test(phases, who_has_waited_for_long_puts_up_with_long_commands, 0, 2);
-	tcase_add_test(phases, the_gate_is_not_closed_for_a_deep_queue);
-	tcase_add_test(phases, it_is_opened_for_what_turns_out_long);
-	tcase_add_test(phases, what_leaves_no_gap_gets_one_when_the_patience_ends);
-	tcase_add_test(phases, a_session_that_was_cut_off_does_not_block);
-	tcase_add_test(phases, the_session_that_asked_ends);
-	tcase_add_test(phases, the_context_is_lost);
-	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
-	tcase_add_test(phases, a_kernel_that_faulted_leaves_no_gap);
-	tcase_add_test(phases, nobody_has_little_patience);
+	suite_add(phases, "phases");
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
-	tcase_add_test(thread, loading_holds_up_nobody);
-	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
-	tcase_add_test(thread, lookups_that_wait_share_a_gap);
-	tcase_add_test(thread, who_waits_for_a_kernel_without_end_holds_nobody_up);
-	tcase_add_test(thread, all_who_wait_for_the_same_kernel_are_served_in_order);
-	tcase_add_test(thread, who_ends_while_it_rests_is_gone_at_once);
-	tcase_add_test(thread, what_has_to_wait_for_an_open_gate_comes_first_when_the_patience_is_over);
-	tcase_add_test(thread, an_unload_that_needs_a_gap_waits_for_that_of_another_session);
-	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
-	tcase_add_test(thread, who_needs_no_gap_does_not_wait_for_anothers);
-	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
-	tcase_add_test(thread, a_module_whose_unloading_waits_for_nothing_goes_at_once);
-	tcase_add_test(thread, what_is_left_goes_beside_work_without_a_pause);
-	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
+	suite_add(thread, "module_thread");
 	return suite_run(suite);
 }

@@ -105,7 +105,7 @@ static bool is_in_order(const struct description *d)
 	return !graph_form_check(d->bytes, d->size);
 }
 
-START_TEST(a_description_is_walked)
+TEST(form, a_description_is_walked)
 {
 	struct description *d = describe();
 	const struct frmps_graph_node *node = graph_form_first(head_of(d));
@@ -118,7 +118,6 @@ START_TEST(a_description_is_walked)
 	ck_assert_uint_eq(graph_form_edges(node)[1].node, 1);
 	ck_assert_int_eq(((const struct frmps_copy *)graph_form_body(node))->width, 16);
 }
-END_TEST
 
 #define SPOIL(number, statement)                                                                             \
 	case number:                                                                                         \
@@ -175,7 +174,7 @@ static bool spoil(struct description *d, int number)
 	return true;
 }
 
-START_TEST(every_fault_of_a_description_is_noticed)
+TEST(form, every_fault_of_a_description_is_noticed)
 {
 	int number = 0;
 
@@ -188,10 +187,9 @@ START_TEST(every_fault_of_a_description_is_noticed)
 	}
 	ck_assert_int_eq(number, 34);
 }
-END_TEST
 
 /* Whatever passes the check can be walked: the address sanitizer watches. */
-START_TEST(garbage_is_survived)
+TEST(form, garbage_is_survived)
 {
 	unsigned seed = 1, passed = 0;
 	uint64_t sum = 0;
@@ -222,7 +220,6 @@ START_TEST(garbage_is_survived)
 	ck_assert_uint_lt(passed, 199000);
 	ck_assert_uint_lt(sum, UINT64_MAX);
 }
-END_TEST
 
 /* ---- requests ---- */
 
@@ -274,7 +271,7 @@ static void launch(uint32_t graph)
 	fixture_turn();
 }
 
-START_TEST(a_graph_is_made_and_launched)
+TEST(graphs, a_graph_is_made_and_launched)
 {
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_call(FAKE_GRAPH_MAKE, 0)->value, 3);
@@ -286,7 +283,6 @@ START_TEST(a_graph_is_made_and_launched)
 	ck_assert_uint_eq(fixture_done(1), 2);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 static uint64_t graph_sms(unsigned n)
 {
@@ -303,7 +299,7 @@ static void have_sms(uint32_t units)
 }
 
 /* The one that was built before stays: it may run, and is wanted again when its time comes. */
-START_TEST(a_graph_is_built_once_for_each_group_of_multiprocessors)
+TEST(graphs, a_graph_is_built_once_for_each_group_of_multiprocessors)
 {
 	void *first;
 
@@ -328,9 +324,8 @@ START_TEST(a_graph_is_built_once_for_each_group_of_multiprocessors)
 	ck_assert_int_eq(make(6, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(graph_sms(2), BACKEND_SMS(0, 2));
 }
-END_TEST
 
-START_TEST(a_graph_names_only_what_the_session_has)
+TEST(graphs, a_graph_names_only_what_the_session_has)
 {
 	struct description *d = describe();
 
@@ -352,13 +347,12 @@ START_TEST(a_graph_names_only_what_the_session_has)
 	ck_assert_int_eq(make(FRMPS_GRAPH_IDS, describe()), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(make(0, describe()), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
 /* A constant whose mirror is where the description's copy goes. */
 static const struct constant written = {
 	{FIXTURE_WINDOW + 4096, FIXTURE_WINDOW + 4096 + 64}, UINT64_C(0x7000000000), 3};
 
-START_TEST(what_a_node_writes_to_a_mirror_goes_on)
+TEST(graphs, what_a_node_writes_to_a_mirror_goes_on)
 {
 	const struct backend_node *nodes;
 
@@ -376,10 +370,9 @@ START_TEST(what_a_node_writes_to_a_mirror_goes_on)
 	ck_assert_uint_eq(nodes[0].onto, written.at);
 	ck_assert_uint_eq(nodes[2].onto, 0);
 }
-END_TEST
 
 /* What was theirs may be somebody else's soon. */
-START_TEST(graphs_do_not_write_to_modules_that_are_gone)
+TEST(graphs, graphs_do_not_write_to_modules_that_are_gone)
 {
 	struct range global = {FIXTURE_WINDOW + 8, FIXTURE_WINDOW + 16};
 	struct module with_constant = {.id = written.module}, other = {.id = written.module + 1},
@@ -401,10 +394,9 @@ START_TEST(graphs_do_not_write_to_modules_that_are_gone)
 	launch(3);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
 }
-END_TEST
 
 /* Functions of a module that is going are not found any more. */
-START_TEST(graphs_do_not_run_kernels_of_modules_that_are_gone)
+TEST(graphs, graphs_do_not_run_kernels_of_modules_that_are_gone)
 {
 	function_word *functions = fixture.tenant->modules.functions;
 	struct function *function = functions[1];
@@ -418,10 +410,9 @@ START_TEST(graphs_do_not_run_kernels_of_modules_that_are_gone)
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
 }
-END_TEST
 
 /* Where the description's copy goes to. */
-START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
+TEST(graphs, a_launch_over_memory_that_is_gone_is_a_late_error)
 {
 	range_set_add(&fixture.tenant->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
 	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
@@ -441,9 +432,8 @@ START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 3);
 }
-END_TEST
 
-START_TEST(a_session_has_so_many_nodes_and_no_more)
+TEST(graphs, a_session_has_so_many_nodes_and_no_more)
 {
 	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(fixture.tenant->graphs.nodes, 3);
@@ -457,11 +447,10 @@ START_TEST(a_session_has_so_many_nodes_and_no_more)
 	graph_table_deinit(fixture.tenant);
 	ck_assert_uint_eq(fixture.tenant->graphs.nodes, 0);
 }
-END_TEST
 
 /* Launches of others take the mutex of the driver that each of these calls takes, and have as much
  * of the time. */
-START_TEST(many_end_with_rests)
+TEST(graphs, many_end_with_rests)
 {
 	uint64_t begin, took;
 
@@ -476,9 +465,8 @@ START_TEST(many_end_with_rests)
 	/* Those behind the last rest have none behind them. */
 	ck_assert_uint_ge(took - fake.undoing_ns, (16 - 2) * PACE_WORK_NS / 2);
 }
-END_TEST
 
-START_TEST(a_launch_of_nothing_is_a_late_error)
+TEST(graphs, a_launch_of_nothing_is_a_late_error)
 {
 	launch(3);
 	ck_assert_uint_eq(fixture_done(1), 1);
@@ -487,10 +475,9 @@ START_TEST(a_launch_of_nothing_is_a_late_error)
 	launch(FRMPS_GRAPH_IDS);
 	ck_assert_uint_eq(fixture_offences(), 1);
 }
-END_TEST
 
 /* Freed when what was given to the device is done, whatever the client says. */
-START_TEST(a_dropped_graph_stays_while_it_may_run)
+TEST(graphs, a_dropped_graph_stays_while_it_may_run)
 {
 	struct executor *executor = &fixture.executor;
 
@@ -521,7 +508,6 @@ START_TEST(a_dropped_graph_stays_while_it_may_run)
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 1);
 	ck_assert_ptr_eq(fake_call(FAKE_GRAPH_FREE, 0)->object, fake_call(FAKE_GRAPH_LAUNCH, 0)->object);
 }
-END_TEST
 
 static unsigned count_parked(void)
 {
@@ -534,7 +520,7 @@ static unsigned count_parked(void)
 }
 
 /* A program may make and drop any number while a kernel of its own runs. */
-START_TEST(drops_wait_together)
+TEST(graphs, drops_wait_together)
 {
 	struct executor *executor = &fixture.executor;
 
@@ -559,10 +545,9 @@ START_TEST(drops_wait_together)
 	ck_assert_uint_eq(count_parked(), 0);
 	module_worker_deinit(executor);
 }
-END_TEST
 
 /* Two nodes with so many edges between them that a program could have any number of bytes here. */
-START_TEST(what_was_dropped_counts_while_it_stays)
+TEST(graphs, what_was_dropped_counts_while_it_stays)
 {
 	struct executor *executor = &fixture.executor;
 	struct graph_table *table = &fixture.tenant->graphs;
@@ -590,10 +575,9 @@ START_TEST(what_was_dropped_counts_while_it_stays)
 	graph_table_deinit(fixture.tenant);
 	ck_assert_uint_eq(table->bytes, 0);
 }
-END_TEST
 
 /* What a standby is told may name what the client has freed since. */
-START_TEST(a_standby_builds_later)
+TEST(graphs, a_standby_builds_later)
 {
 	fixture_kill();
 	ck_assert_int_eq(fixture.tenant->generation, 0);
@@ -609,9 +593,8 @@ START_TEST(a_standby_builds_later)
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(a_graph_in_doubt_is_named)
+TEST(graphs, a_graph_in_doubt_is_named)
 {
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	launch(5);
@@ -623,9 +606,8 @@ START_TEST(a_graph_in_doubt_is_named)
 	ck_assert_ptr_nonnull(
 		strstr(fixture.client.server->reason, "a graph of 3 nodes, the first kernel scale"));
 }
-END_TEST
 
-START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
+TEST(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches)
 {
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	launch(5);
@@ -638,7 +620,6 @@ START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
 }
-END_TEST
 
 /* ---- changes ---- */
 
@@ -698,7 +679,7 @@ static uint32_t changed_to(unsigned n)
 	return fake.set_value[n];
 }
 
-START_TEST(a_change_is_in_the_launches_behind_it)
+TEST(graphs, a_change_is_in_the_launches_behind_it)
 {
 	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
 	launch(5);
@@ -717,11 +698,10 @@ START_TEST(a_change_is_in_the_launches_behind_it)
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 0);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 /* Of memory that is gone no change is brought into what was built; the launch is refused, and one
  * behind a change back is not. */
-START_TEST(a_change_to_memory_that_is_gone_is_the_launches)
+TEST(graphs, a_change_to_memory_that_is_gone_is_the_launches)
 {
 	struct set_change body = set_change(5, 7);
 
@@ -738,10 +718,9 @@ START_TEST(a_change_to_memory_that_is_gone_is_the_launches)
 	ck_assert_uint_eq(changed_to(0), 9);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
 }
-END_TEST
 
 /* What the backend refuses to change is built anew, some times. */
-START_TEST(a_change_that_is_refused_makes_another_graph)
+TEST(graphs, a_change_that_is_refused_makes_another_graph)
 {
 	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
 	for (uint32_t i = 0; i < 6; i++) {
@@ -753,7 +732,6 @@ START_TEST(a_change_that_is_refused_makes_another_graph)
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 4);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 2);
 }
-END_TEST
 
 /* One thing wrong at a time. @ret_offends: whether the session ends for it. Return: false behind
  * the last one. */
@@ -782,7 +760,7 @@ static bool spoil_change(struct set_change *body, int number, bool *ret_offends)
 	return true;
 }
 
-START_TEST(every_fault_of_a_change_is_noticed)
+TEST_LOOP(graphs, every_fault_of_a_change_is_noticed, 0, 15)
 {
 	struct set_change body = set_change(5, 7);
 	bool offends;
@@ -800,10 +778,9 @@ START_TEST(every_fault_of_a_change_is_noticed)
 		ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), !offends && _i != 13);
 }
-END_TEST
 
 /* The one of which the program was told is the one that it has from then on. */
-START_TEST(a_later_executor_has_what_was_changed)
+TEST(graphs, a_later_executor_has_what_was_changed)
 {
 	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
 	update(5, 1, 7);
@@ -825,11 +802,10 @@ START_TEST(a_later_executor_has_what_was_changed)
 		fixture_turn();
 	}
 }
-END_TEST
 
 /* A launch that is repeated runs with what it had, and so do those behind it: in one stream, or in
  * two that wait for each other. */
-START_TEST(changes_that_are_not_done_are_taken_back)
+TEST_LOOP(graphs, changes_that_are_not_done_are_taken_back, 0, 2)
 {
 	uint32_t second = _i ? 2 : 1;
 	unsigned before;
@@ -866,10 +842,9 @@ START_TEST(changes_that_are_not_done_are_taken_back)
 	ck_assert_uint_eq(changed_to(before + 1), 9);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 /* The value that is there between done commands and those that are repeated. */
-START_TEST(what_is_repeated_first_has_what_was_before)
+TEST(graphs, what_is_repeated_first_has_what_was_before)
 {
 	unsigned before;
 
@@ -890,10 +865,9 @@ START_TEST(what_is_repeated_first_has_what_was_before)
 	ck_assert_uint_eq(changed_to(before), 7);
 	ck_assert_uint_eq(changed_to(before + 1), 8);
 }
-END_TEST
 
 /* Ids are used again, and an executor may die before it has cleared the place. */
-START_TEST(what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over)
+TEST(graphs, what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over)
 {
 	ck_assert_int_eq(make(5, describe_changing(1)), CUDA_SUCCESS);
 	update(5, 1, 7);
@@ -910,7 +884,6 @@ START_TEST(what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over)
 	launch(5);
 	ck_assert_uint_eq(changed_to(1), 9);
 }
-END_TEST
 
 /* ---- conditions ---- */
 
@@ -980,7 +953,7 @@ static bool spoil_condition(struct description *d, int number)
 	return true;
 }
 
-START_TEST(every_fault_of_a_condition_is_noticed)
+TEST(form, every_fault_of_a_condition_is_noticed)
 {
 	int number = 0;
 
@@ -994,7 +967,6 @@ START_TEST(every_fault_of_a_condition_is_noticed)
 	}
 	ck_assert_int_eq(number, 13);
 }
-END_TEST
 
 static CUresult make_nested(unsigned depth)
 {
@@ -1008,15 +980,14 @@ static CUresult make_nested(unsigned depth)
 	return make(1, &d);
 }
 
-START_TEST(conditions_nest_so_far_and_no_further)
+TEST(graphs, conditions_nest_so_far_and_no_further)
 {
 	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX), CUDA_SUCCESS);
 	graph_table_deinit(fixture.tenant);
 	ck_assert_int_eq(make_nested(FRMPS_CONDITION_DEPTH_MAX + 1), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(a_condition_names_only_what_the_session_has)
+TEST(graphs, a_condition_names_only_what_the_session_has)
 {
 	struct description *d = describe_condition();
 	const struct backend_node *nodes;
@@ -1031,9 +1002,8 @@ START_TEST(a_condition_names_only_what_the_session_has)
 	tenant_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, "a fault");
 	ck_assert_uint_ne(word_acquire(&fixture.client.timelines[0].stream[0].over), 0);
 }
-END_TEST
 
-START_TEST(a_condition_is_no_command)
+TEST(graphs, a_condition_is_no_command)
 {
 	struct frmps_condition body = {FIXTURE_WINDOW, CU_GRAPH_COND_TYPE_WHILE, 1};
 
@@ -1041,47 +1011,17 @@ START_TEST(a_condition_is_no_command)
 	fixture_turn();
 	ck_assert_uint_eq(fixture_offences(), 1);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("graph");
 	TCase *form = tcase_create("form"), *graphs = tcase_create("graphs");
 
-	tcase_add_test(form, a_description_is_walked);
-	tcase_add_test(form, every_fault_of_a_description_is_noticed);
-	tcase_add_test(form, garbage_is_survived);
-	tcase_add_test(form, every_fault_of_a_condition_is_noticed);
+	suite_add(form, "form");
 	tcase_set_timeout(form, 60);
 	suite_add_tcase(suite, form);
 	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
-	tcase_add_test(graphs, a_graph_is_made_and_launched);
-	tcase_add_test(graphs, a_graph_is_built_once_for_each_group_of_multiprocessors);
-	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
-	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
-	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
-	tcase_add_test(graphs, graphs_do_not_run_kernels_of_modules_that_are_gone);
-	tcase_add_test(graphs, a_launch_over_memory_that_is_gone_is_a_late_error);
-	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
-	tcase_add_test(graphs, many_end_with_rests);
-	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
-	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
-	tcase_add_test(graphs, drops_wait_together);
-	tcase_add_test(graphs, what_was_dropped_counts_while_it_stays);
-	tcase_add_test(graphs, a_standby_builds_later);
-	tcase_add_test(graphs, a_graph_in_doubt_is_named);
-	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);
-	tcase_add_test(graphs, conditions_nest_so_far_and_no_further);
-	tcase_add_test(graphs, a_condition_names_only_what_the_session_has);
-	tcase_add_test(graphs, a_condition_is_no_command);
-	tcase_add_test(graphs, a_change_is_in_the_launches_behind_it);
-	tcase_add_test(graphs, a_change_to_memory_that_is_gone_is_the_launches);
-	tcase_add_test(graphs, a_change_that_is_refused_makes_another_graph);
-	tcase_add_loop_test(graphs, every_fault_of_a_change_is_noticed, 0, 15);
-	tcase_add_test(graphs, a_later_executor_has_what_was_changed);
-	tcase_add_loop_test(graphs, changes_that_are_not_done_are_taken_back, 0, 2);
-	tcase_add_test(graphs, what_is_repeated_first_has_what_was_before);
-	tcase_add_test(graphs, what_another_graph_of_the_same_id_was_changed_to_is_not_taken_over);
+	suite_add(graphs, "graphs");
 	suite_add_tcase(suite, graphs);
 	return suite_run(suite);
 }

@@ -169,7 +169,7 @@ static CUresult read_code(void)
 	return (CUresult)reply.reply.code;
 }
 
-START_TEST(it_may_be_asked_for_again)
+TEST(places, it_may_be_asked_for_again)
 {
 	const struct guard *guard = owner->guard;
 
@@ -178,9 +178,8 @@ START_TEST(it_may_be_asked_for_again)
 	ck_assert_int_eq(read_code(), CUDA_SUCCESS);
 	ck_assert_ptr_eq(owner->guard, guard);
 }
-END_TEST
 
-START_TEST(the_sink_is_on_both_sides)
+TEST(places, the_sink_is_on_both_sides)
 {
 	map(101, 3);
 	see_neighbours();
@@ -190,9 +189,8 @@ START_TEST(the_sink_is_on_both_sides)
 	map(HOME - 1, 1);
 	see_neighbours();
 }
-END_TEST
 
-START_TEST(memory_takes_its_place)
+TEST(places, memory_takes_its_place)
 {
 	map(101, 3);
 	map(105, 2);
@@ -201,10 +199,9 @@ START_TEST(memory_takes_its_place)
 	see_neighbours();
 	ck_assert_uint_eq(owner->guard->mapped, 2);
 }
-END_TEST
 
 /* What is freed is bare at once, but for the edges of what stays. */
-START_TEST(freed_memory_is_bare)
+TEST(places, freed_memory_is_bare)
 {
 	map(100, 12);
 	unmap(100, 12);
@@ -217,10 +214,9 @@ START_TEST(freed_memory_is_bare)
 	see_neighbours();
 	ck_assert_uint_eq(owner->guard->mapped, 4);
 }
-END_TEST
 
 /* A session may have memory before its guard. */
-START_TEST(memory_that_was_there_has_neighbours_too)
+TEST(places, memory_that_was_there_has_neighbours_too)
 {
 	const struct wire_range there = {.address = other->window_base + 100 * GRANULE, .bytes = 4 * GRANULE};
 
@@ -229,9 +225,8 @@ START_TEST(memory_that_was_there_has_neighbours_too)
 	ck_assert_uint_eq(other->guard->mapped, 2);
 	range_set_remove(&other->device_maps, there.address, there.bytes);
 }
-END_TEST
 
-START_TEST(the_services_own_view_is_nobodys)
+TEST(places, the_services_own_view_is_nobodys)
 {
 	struct wire_range wish = range(HOME, 1);
 
@@ -239,9 +234,8 @@ START_TEST(the_services_own_view_is_nobodys)
 	wish = range(HOME - 1, 1);
 	ck_assert_int_eq(guard_make_room(owner, &wish), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(a_backend_without_mappings_leaves_it_bare)
+TEST(places, a_backend_without_mappings_leaves_it_bare)
 {
 	fake.fails[FAKE_SINK_MAP] = CUDA_ERROR_OUT_OF_MEMORY;
 	map(100, 1);
@@ -250,9 +244,8 @@ START_TEST(a_backend_without_mappings_leaves_it_bare)
 	map(101, 1);
 	ck_assert_uint_eq(owner->guard->mapped, 1);
 }
-END_TEST
 
-START_TEST(nothing_stays_mapped)
+TEST(places, nothing_stays_mapped)
 {
 	bool sinks[COUNT];
 
@@ -272,7 +265,6 @@ START_TEST(nothing_stays_mapped)
 		ck_assert(!sinks[g]);
 	ck_assert_uint_eq(executor.guard_watch.mapped, 0);
 }
-END_TEST
 
 /* ---- looks ---- */
 
@@ -317,7 +309,7 @@ static bool is_told(struct tenant *tenant)
 }
 
 /* Whoever else runs. */
-START_TEST(a_hit_is_an_error_of_its_session)
+TEST(looks, a_hit_is_an_error_of_its_session)
 {
 	launch(owner, true);
 	look(false);
@@ -328,10 +320,9 @@ START_TEST(a_hit_is_an_error_of_its_session)
 	ck_assert(is_told(owner));
 	ck_assert(!is_told(other));
 }
-END_TEST
 
 /* It is let go of (detach.c), which its work does not allow in the end. */
-START_TEST(a_session_that_nobody_serves_hears_of_it_later)
+TEST(looks, a_session_that_nobody_serves_hears_of_it_later)
 {
 	ck_assert_ptr_null(owner->thread);
 	launch(owner, true);
@@ -342,9 +333,8 @@ START_TEST(a_session_that_nobody_serves_hears_of_it_later)
 	ck_assert_uint_eq(word_acquire(&owner->view.server->state), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_acquire(&owner->view.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(a_warning_is_for_the_log)
+TEST(looks, a_warning_is_for_the_log)
 {
 	owner->guard->policy = GUARD_WARN;
 	launch(owner, true);
@@ -352,10 +342,9 @@ START_TEST(a_warning_is_for_the_log)
 	ck_assert(!is_told(owner));
 	ck_assert_uint_ne(owner->guard_use.told_at, 0);
 }
-END_TEST
 
 /* Whatever is in a sink that could not be filled, no kernel has written it there. */
-START_TEST(a_sink_that_is_not_filled_proves_nothing)
+TEST(looks, a_sink_that_is_not_filled_proves_nothing)
 {
 	fake.fails[FAKE_SET] = CUDA_ERROR_OUT_OF_MEMORY;
 	guard_watch_begin(owner);
@@ -376,19 +365,17 @@ START_TEST(a_sink_that_is_not_filled_proves_nothing)
 	look(true);
 	ck_assert(is_told(owner));
 }
-END_TEST
 
 /* Work that is on the device during a look may write behind it. */
-START_TEST(work_that_goes_on_is_looked_at_again)
+TEST(looks, work_that_goes_on_is_looked_at_again)
 {
 	launch(owner, false);
 	look(false);
 	look(true);
 	ck_assert(is_told(owner));
 }
-END_TEST
 
-START_TEST(other_programs_kernels_ask_for_no_look)
+TEST(looks, other_programs_kernels_ask_for_no_look)
 {
 	unsigned checks;
 
@@ -402,9 +389,8 @@ START_TEST(other_programs_kernels_ask_for_no_look)
 	}
 	ck_assert_uint_eq(fake_count(FAKE_CHECK), checks);
 }
-END_TEST
 
-START_TEST(nobody_looks_while_nothing_runs)
+TEST(looks, nobody_looks_while_nothing_runs)
 {
 	uint64_t next = 0;
 
@@ -420,9 +406,8 @@ START_TEST(nobody_looks_while_nothing_runs)
 	ck_assert_uint_eq(word_relaxed(&executor.guard_watch.resting), 0);
 	look(false);
 }
-END_TEST
 
-START_TEST(looks_are_a_small_part_of_the_time)
+TEST(looks, looks_are_a_small_part_of_the_time)
 {
 	uint64_t begin;
 
@@ -454,9 +439,8 @@ START_TEST(looks_are_a_small_part_of_the_time)
 	while (executor.guard_watch.look != LOOK_NONE)
 		guard_watch_step(&executor, now_ns);
 }
-END_TEST
 
-START_TEST(who_waits_while_more_is_under_way_is_looked_at_in_time)
+TEST(looks, who_waits_while_more_is_under_way_is_looked_at_in_time)
 {
 	const uint64_t interval = executor.guard_watch.interval_ns;
 	uint64_t begin;
@@ -480,9 +464,8 @@ START_TEST(who_waits_while_more_is_under_way_is_looked_at_in_time)
 	ck_assert_uint_lt(owner->guard_use.looked_at, begin + interval / 2);
 	ck_assert_uint_eq(word_relaxed(&owner->guard_use.asked), 0);
 }
-END_TEST
 
-START_TEST(an_end_waits_for_the_look)
+TEST(looks, an_end_waits_for_the_look)
 {
 	launch(owner, true);
 	fake.immediate = false;
@@ -496,7 +479,6 @@ START_TEST(an_end_waits_for_the_look)
 	ck_assert(guard_watch_last_look(owner, clock_now()));
 	fake.immediate = true;
 }
-END_TEST
 
 /* Both sessions end, and the look at the first one has begun. Return: ns: when the daemon asked for
  * that, long ago */
@@ -517,7 +499,7 @@ static uint64_t end_both(void)
 }
 
 /* So many end at once that the last one's look comes late. */
-START_TEST(an_end_waits_for_its_turn)
+TEST(looks, an_end_waits_for_its_turn)
 {
 	const uint64_t since = end_both();
 
@@ -532,9 +514,8 @@ START_TEST(an_end_waits_for_its_turn)
 	ck_assert(!owner->guard_use.abandoned && !other->guard_use.abandoned);
 	fake.immediate = true;
 }
-END_TEST
 
-START_TEST(a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at)
+TEST(looks, a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at)
 {
 	const uint64_t since = end_both();
 
@@ -547,7 +528,6 @@ START_TEST(a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at)
 	guard_watch_step(&executor, now_ns);
 	fake.immediate = true;
 }
-END_TEST
 
 /* The work of the step is due. Return: when the next one is, and no call was made. */
 static uint64_t step_without_a_call(void)
@@ -561,7 +541,7 @@ static uint64_t step_without_a_call(void)
 }
 
 /* A launch of ours crashes the driver there. */
-START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
+TEST(looks, nothing_is_asked_while_the_driver_handles_a_fault)
 {
 	const struct backend_watch *watch = &executor.contain.watch;
 	struct backend_module *module = (struct backend_module *)&executor;
@@ -581,11 +561,10 @@ START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
 	look(false);
 	ck_assert_uint_gt(fake_count(FAKE_SINK_MAP), 0);
 }
-END_TEST
 
 /* Of a session whose sinks are filled while those of another one are looked at: the next one says
  * the same. Before that nobody may take them away. */
-START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
+TEST(looks, a_mark_that_cannot_be_put_is_not_waited_for)
 {
 	launch(owner, true);
 	fake.immediate = false;
@@ -606,11 +585,10 @@ START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
 	look(true);
 	ck_assert(is_told(owner));
 }
-END_TEST
 
 /* The device answers late: then the answer shows at the next look, which is at somebody else's
  * sinks. Whoever ran since those were clean has not done it. */
-START_TEST(an_answer_without_a_mark_is_not_the_next_ones)
+TEST(looks, an_answer_without_a_mark_is_not_the_next_ones)
 {
 	const size_t piece = (256 << 10) / sizeof(uint32_t);
 	bool read = false;
@@ -637,7 +615,6 @@ START_TEST(an_answer_without_a_mark_is_not_the_next_ones)
 	ck_assert(read);
 	ck_assert(!is_told(other));
 }
-END_TEST
 
 /* ---- the end ---- */
 
@@ -651,7 +628,7 @@ static void map_apart(void)
 		map(g, 1);
 }
 
-START_TEST(many_mappings_go_with_rests)
+TEST(places, many_mappings_go_with_rests)
 {
 	uint64_t begin, took, calls;
 
@@ -664,9 +641,8 @@ START_TEST(many_mappings_go_with_rests)
 	ck_assert_uint_ge(calls, 8);
 	ck_assert_uint_ge(took - fake.undoing_ns, (calls - 4) * UNMAP_NS);
 }
-END_TEST
 
-START_TEST(what_else_there_is_comes_between_mappings)
+TEST(places, what_else_there_is_comes_between_mappings)
 {
 	bool sinks[COUNT];
 	struct pace pace;
@@ -687,7 +663,6 @@ START_TEST(what_else_there_is_comes_between_mappings)
 	for (uint32_t g = 0; g < COUNT; g++)
 		ck_assert(!sinks[g]);
 }
-END_TEST
 
 int main(void)
 {
@@ -695,33 +670,10 @@ int main(void)
 	TCase *places = tcase_create("places"), *looks = tcase_create("looks");
 
 	tcase_add_checked_fixture(places, setup, teardown);
-	tcase_add_test(places, it_may_be_asked_for_again);
-	tcase_add_test(places, the_sink_is_on_both_sides);
-	tcase_add_test(places, memory_takes_its_place);
-	tcase_add_test(places, freed_memory_is_bare);
-	tcase_add_test(places, memory_that_was_there_has_neighbours_too);
-	tcase_add_test(places, the_services_own_view_is_nobodys);
-	tcase_add_test(places, a_backend_without_mappings_leaves_it_bare);
-	tcase_add_test(places, nothing_stays_mapped);
-	tcase_add_test(places, many_mappings_go_with_rests);
-	tcase_add_test(places, what_else_there_is_comes_between_mappings);
+	suite_add(places, "places");
 	suite_add_tcase(suite, places);
 	tcase_add_checked_fixture(looks, setup, teardown);
-	tcase_add_test(looks, a_hit_is_an_error_of_its_session);
-	tcase_add_test(looks, a_session_that_nobody_serves_hears_of_it_later);
-	tcase_add_test(looks, a_warning_is_for_the_log);
-	tcase_add_test(looks, a_sink_that_is_not_filled_proves_nothing);
-	tcase_add_test(looks, work_that_goes_on_is_looked_at_again);
-	tcase_add_test(looks, other_programs_kernels_ask_for_no_look);
-	tcase_add_test(looks, nobody_looks_while_nothing_runs);
-	tcase_add_test(looks, looks_are_a_small_part_of_the_time);
-	tcase_add_test(looks, who_waits_while_more_is_under_way_is_looked_at_in_time);
-	tcase_add_test(looks, an_end_waits_for_the_look);
-	tcase_add_test(looks, an_end_waits_for_its_turn);
-	tcase_add_test(looks, a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at);
-	tcase_add_test(looks, nothing_is_asked_while_the_driver_handles_a_fault);
-	tcase_add_test(looks, a_mark_that_cannot_be_put_is_not_waited_for);
-	tcase_add_test(looks, an_answer_without_a_mark_is_not_the_next_ones);
+	suite_add(looks, "looks");
 	suite_add_tcase(suite, looks);
 	return suite_run(suite);
 }

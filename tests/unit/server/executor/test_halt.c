@@ -65,7 +65,7 @@ static bool heard(enum wire_type type)
 	return true;
 }
 
-START_TEST(nothing_is_issued_and_everything_is_marked)
+TEST(halt, nothing_is_issued_and_everything_is_marked)
 {
 	fixture_launch(3, 0, 1);
 	fixture_turn();
@@ -89,7 +89,6 @@ START_TEST(nothing_is_issued_and_everything_is_marked)
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[3].issued), 1);
 }
-END_TEST
 
 static word32 is_in_driver;
 static int driver[2];
@@ -106,7 +105,7 @@ static void *stay_in_the_driver(void *unused)
 	return unused;
 }
 
-START_TEST(a_fence_does_not_wait_for_who_is_in_the_driver)
+TEST(halt, a_fence_does_not_wait_for_who_is_in_the_driver)
 {
 	uint64_t begin;
 
@@ -130,9 +129,8 @@ START_TEST(a_fence_does_not_wait_for_who_is_in_the_driver)
 		sched_yield();
 	ck_assert(word_acquire(&is_in_driver));
 }
-END_TEST
 
-START_TEST(a_lost_context_gets_no_marks_and_is_halted_all_the_same)
+TEST(halt, a_lost_context_gets_no_marks_and_is_halted_all_the_same)
 {
 	fixture_launch(3, 0, 1);
 	fixture_turn();
@@ -144,9 +142,8 @@ START_TEST(a_lost_context_gets_no_marks_and_is_halted_all_the_same)
 	ck_assert(heard(WIRE_REPLY));
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
 }
-END_TEST
 
-START_TEST(a_halted_executor_finds_out_that_its_context_is_lost)
+TEST(halt, a_halted_executor_finds_out_that_its_context_is_lost)
 {
 	fixture_launch(3, 0, 1);
 	fixture_turn();
@@ -159,10 +156,9 @@ START_TEST(a_halted_executor_finds_out_that_its_context_is_lost)
 	ck_assert(heard(WIRE_LOST));
 	ck_assert_uint_eq(word_acquire(&fixture.executor.lost), CUDA_ERROR_LAUNCH_FAILED);
 }
-END_TEST
 
 /* Otherwise a busy program would always have a command in doubt. */
-START_TEST(a_command_that_a_lost_context_refuses_was_not_issued)
+TEST(halt, a_command_that_a_lost_context_refuses_was_not_issued)
 {
 	fixture_launch(3, 0, 1);
 	fixture_turn();
@@ -172,16 +168,14 @@ START_TEST(a_command_that_a_lost_context_refuses_was_not_issued)
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[3].issued), 1);
 	ck_assert(heard(WIRE_LOST));
 }
-END_TEST
 
-START_TEST(who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy)
+TEST(halt, who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy)
 {
 	fixture.tenant->replays = true;
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_UNSURE), TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "cannot be believed"));
 }
-END_TEST
 
 /* ---- the module thread ---- */
 
@@ -248,7 +242,7 @@ static void begin_job(enum wire_type type, void (*run)(struct job *job))
 	module_worker_queue(job);
 }
 
-START_TEST(what_the_module_thread_is_at_for_long_is_said)
+TEST(modules, what_the_module_thread_is_at_for_long_is_said)
 {
 	begin_job(WIRE_FIND_FUNCTION, take_long);
 	while (!begun)
@@ -266,10 +260,9 @@ START_TEST(what_the_module_thread_is_at_for_long_is_said)
 	while (*logged());
 	module_worker_deinit(&fixture.executor);
 }
-END_TEST
 
 /* Where a serving thread does not look at it. */
-START_TEST(that_the_module_thread_waits_at_the_gate_is_said)
+TEST(modules, that_the_module_thread_waits_at_the_gate_is_said)
 {
 	gate_init(&fixture.executor);
 	begin_job(WIRE_HALT, want_gap);
@@ -280,9 +273,8 @@ START_TEST(that_the_module_thread_waits_at_the_gate_is_said)
 	word_release(&thread.resting, 1);
 	module_worker_deinit(&fixture.executor);
 }
-END_TEST
 
-START_TEST(work_that_nobody_begins_is_told_of)
+TEST(modules, work_that_nobody_begins_is_told_of)
 {
 	struct module_worker *worker = &fixture.executor.modules;
 	struct job job = {.since = clock_now()};
@@ -299,9 +291,8 @@ START_TEST(work_that_nobody_begins_is_told_of)
 	expect_logged("the module thread is at nothing, and work has waited for it for 5");
 	ck_assert_uint_eq(fake_count(FAKE_THREAD_SHOW), 1);
 }
-END_TEST
 
-START_TEST(whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at)
+TEST(modules, whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at)
 {
 	struct module_worker *worker = &fixture.executor.modules;
 
@@ -316,7 +307,6 @@ START_TEST(whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at)
 	step();
 	ck_assert(heard(WIRE_REPLY));
 }
-END_TEST
 
 int main(void)
 {
@@ -325,18 +315,10 @@ int main(void)
 	TCase *tests = tcase_create("halt");
 
 	tcase_add_checked_fixture(tests, open_thread, close_thread);
-	tcase_add_test(tests, nothing_is_issued_and_everything_is_marked);
-	tcase_add_test(tests, a_fence_does_not_wait_for_who_is_in_the_driver);
-	tcase_add_test(tests, a_lost_context_gets_no_marks_and_is_halted_all_the_same);
-	tcase_add_test(tests, a_halted_executor_finds_out_that_its_context_is_lost);
-	tcase_add_test(tests, a_command_that_a_lost_context_refuses_was_not_issued);
-	tcase_add_test(tests, who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy);
+	suite_add(tests, "halt");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(modules, open_log, close_log);
-	tcase_add_test(modules, what_the_module_thread_is_at_for_long_is_said);
-	tcase_add_test(modules, that_the_module_thread_waits_at_the_gate_is_said);
-	tcase_add_test(modules, work_that_nobody_begins_is_told_of);
-	tcase_add_test(modules, whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at);
+	suite_add(modules, "modules");
 	suite_add_tcase(suite, modules);
 	return suite_run(suite);
 }

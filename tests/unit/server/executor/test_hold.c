@@ -28,7 +28,7 @@ static uint64_t record_event(uint32_t stream, uint32_t event, uint32_t flags)
 
 /* ---- host functions ---- */
 
-START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
+TEST(in_software, a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 {
 	struct shm_stream_state *state = &fixture.client.states[1];
 
@@ -58,11 +58,10 @@ START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 	ck_assert_uint_eq(fixture_done(1), 2);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
 }
-END_TEST
 
 /* The kernel before it faults in the middle of a turn: the sign, its mark, and later whose it
  * was. */
-START_TEST(a_host_function_does_not_begin_behind_a_kernel_that_faulted)
+TEST_LOOP(in_software, a_host_function_does_not_begin_behind_a_kernel_that_faulted, 0, 2)
 {
 	struct shm_server_header *server = fixture.tenant->view.server;
 	word64 *ready = &fixture.client.states[1].host_ready;
@@ -86,9 +85,8 @@ START_TEST(a_host_function_does_not_begin_behind_a_kernel_that_faulted)
 	hold_turn(fixture.tenant);
 	ck_assert_uint_eq(word_acquire(ready), 0);
 }
-END_TEST
 
-START_TEST(host_functions_in_a_row)
+TEST(in_software, host_functions_in_a_row)
 {
 	for (int i = 0; i < 3; i++)
 		fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
@@ -101,7 +99,6 @@ START_TEST(host_functions_in_a_row)
 	}
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 0);
 }
-END_TEST
 
 /* ---- words ---- */
 
@@ -127,16 +124,15 @@ static const struct {
 	{4, CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_FLUSH, 5, 5, true},
 };
 
-START_TEST(condition)
+TEST_LOOP(in_software, condition, 0, sizeof(conditions) / sizeof(conditions[0]))
 {
 	struct frmps_wait_value wait = {
 		.bytes = conditions[_i].bytes, .flags = conditions[_i].flags, .value = conditions[_i].want};
 
 	ck_assert_int_eq(hold_fulfils(&wait, conditions[_i].value), conditions[_i].fulfils);
 }
-END_TEST
 
-START_TEST(a_host_word)
+TEST(in_software, a_host_word)
 {
 	wait_value(1, host_word, 7, 4, CU_STREAM_WAIT_VALUE_EQ);
 	fixture_launch(1, 0, 2);
@@ -150,9 +146,8 @@ START_TEST(a_host_word)
 	ck_assert_uint_eq(fixture_done(1), 1);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(a_device_word_is_looked_at_by_copies)
+TEST(in_software, a_device_word_is_looked_at_by_copies)
 {
 	fixture_launch(1, 0, 1);
 	wait_value(1, FIXTURE_WINDOW, 9, 8, CU_STREAM_WAIT_VALUE_GEQ);
@@ -174,9 +169,8 @@ START_TEST(a_device_word_is_looked_at_by_copies)
 	ck_assert_uint_eq(fixture_done(1), 2);
 	ck_assert_uint_gt(fake_count(FAKE_COPY), 1);
 }
-END_TEST
 
-START_TEST(the_interval_grows)
+TEST(in_software, the_interval_grows)
 {
 	unsigned early, late;
 
@@ -195,9 +189,8 @@ START_TEST(the_interval_grows)
 	ck_assert_uint_le(fake_count(FAKE_COPY), 11);
 	ck_assert_uint_gt(late, early);
 }
-END_TEST
 
-START_TEST(a_word_that_is_unmapped_meanwhile)
+TEST(in_software, a_word_that_is_unmapped_meanwhile)
 {
 	wait_value(1, host_word, 7, 4, CU_STREAM_WAIT_VALUE_EQ);
 	fixture_turn();
@@ -205,11 +198,10 @@ START_TEST(a_word_that_is_unmapped_meanwhile)
 	fixture_pass(1000);
 	ck_assert_uint_eq(fixture_offences(), 1);
 }
-END_TEST
 
 /* ---- waits between streams ---- */
 
-START_TEST(a_wait_for_an_event_is_the_devices)
+TEST(on_the_device, a_wait_for_an_event_is_the_devices)
 {
 	uint64_t seq;
 
@@ -228,9 +220,8 @@ START_TEST(a_wait_for_an_event_is_the_devices)
 	ck_assert_int_lt(fake_position(FAKE_MARK, 0), fake_position(FAKE_RECORD, 0));
 	ck_assert_uint_eq(fake_call(FAKE_MARK, 0)->value, seq);
 }
-END_TEST
 
-START_TEST(a_wait_without_an_event_makes_one_join)
+TEST(on_the_device, a_wait_without_an_event_makes_one_join)
 {
 	uint64_t seq = fixture_launch(1, 0, 1);
 
@@ -246,9 +237,8 @@ START_TEST(a_wait_without_an_event_makes_one_join)
 	ck_assert_uint_eq(fake_count(FAKE_RECORD), 2);
 	ck_assert_uint_eq(fake_count(FAKE_EVENT_CREATE), 1);
 }
-END_TEST
 
-START_TEST(a_wait_for_what_is_done_is_nothing)
+TEST(on_the_device, a_wait_for_what_is_done_is_nothing)
 {
 	uint64_t seq = fixture_launch(1, FRMPS_CMD_MARK, 1);
 
@@ -260,9 +250,8 @@ START_TEST(a_wait_for_what_is_done_is_nothing)
 	ck_assert_uint_eq(fixture_done(2), 2);
 	ck_assert_uint_eq(fake_count(FAKE_WAIT), 0);
 }
-END_TEST
 
-START_TEST(an_event_that_was_recorded_again)
+TEST(on_the_device, an_event_that_was_recorded_again)
 {
 	uint64_t seq;
 
@@ -277,9 +266,8 @@ START_TEST(an_event_that_was_recorded_again)
 	ck_assert_ptr_eq(fake_call(FAKE_WAIT, 0)->object, fake_call(FAKE_RECORD, 2)->object);
 	ck_assert_ptr_eq(fake_call(FAKE_RECORD, 2)->stream, fake_call(FAKE_RECORD, 0)->stream);
 }
-END_TEST
 
-START_TEST(a_wait_for_a_held_command_is_held)
+TEST(in_software, a_wait_for_a_held_command_is_held)
 {
 	uint64_t seq;
 
@@ -298,10 +286,9 @@ START_TEST(a_wait_for_a_held_command_is_held)
 	for (uint8_t i = 0; i < 3; i++)
 		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, i + 1u);
 }
-END_TEST
 
 /* Others wait for its serving thread, however many streams are let go at a time. */
-START_TEST(who_lets_many_streams_go_takes_no_longer_turns)
+TEST(in_software, who_lets_many_streams_go_takes_no_longer_turns)
 {
 	uint64_t seq;
 
@@ -321,9 +308,8 @@ START_TEST(who_lets_many_streams_go_takes_no_longer_turns)
 		ck_assert_uint_le(fake_count(FAKE_LAUNCH), count + 64);
 	}
 }
-END_TEST
 
-START_TEST(an_event_on_an_idle_stream_costs_nothing)
+TEST(on_the_device, an_event_on_an_idle_stream_costs_nothing)
 {
 	record_event(1, 5, 0);
 	fixture_turn();
@@ -335,11 +321,10 @@ START_TEST(an_event_on_an_idle_stream_costs_nothing)
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
 	ck_assert_uint_eq(fixture_done(1), 2);
 }
-END_TEST
 
 /* Such a record is done before the device has come to it. What waits for it must not begin before
  * its time, or the time between the two would be less than none. */
-START_TEST(what_waits_for_a_timed_event_comes_behind_its_time)
+TEST(on_the_device, what_waits_for_a_timed_event_comes_behind_its_time)
 {
 	fake.time_code = CUDA_ERROR_NOT_READY;
 	record_event(1, 6, FRMPS_EVENT_TIMING);
@@ -354,14 +339,13 @@ START_TEST(what_waits_for_a_timed_event_comes_behind_its_time)
 	ck_assert_uint_eq(fake_count(FAKE_WAIT), 2);
 	ck_assert_uint_eq(fixture_done(4), 1);
 }
-END_TEST
 
 static uint64_t place_of_time(uint32_t event)
 {
 	return word_acquire(&fixture.client.times[event].record);
 }
 
-START_TEST(times_are_published_when_records_are_done)
+TEST(on_the_device, times_are_published_when_records_are_done)
 {
 	fake.time_code = CUDA_ERROR_NOT_READY;
 	fixture_launch(1, 0, 1);
@@ -388,10 +372,9 @@ START_TEST(times_are_published_when_records_are_done)
 	/* One more for slot 2, which changed its kind. */
 	ck_assert_uint_eq(fake_count(FAKE_EVENT_DESTROY), 2);
 }
-END_TEST
 
 /* An executor that sleeps looks again by itself while a time is owed, and only so long. */
-START_TEST(a_time_that_is_owed_is_looked_after)
+TEST(on_the_device, a_time_that_is_owed_is_looked_after)
 {
 	fake.time_code = CUDA_ERROR_NOT_READY;
 	record_event(1, 1, FRMPS_EVENT_TIMING);
@@ -402,10 +385,9 @@ START_TEST(a_time_that_is_owed_is_looked_after)
 	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
 	ck_assert_uint_eq(timing_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
 /* Of a record that the driver refused nobody waits for the time. */
-START_TEST(a_record_that_fails_has_no_time)
+TEST(on_the_device, a_record_that_fails_has_no_time)
 {
 	fake.fails[FAKE_RECORD] = CUDA_ERROR_INVALID_VALUE;
 	record_event(1, 1, FRMPS_EVENT_TIMING);
@@ -413,11 +395,10 @@ START_TEST(a_record_that_fails_has_no_time)
 	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
 	ck_assert_uint_eq(word_acquire(&fixture.client.times[1].epoch), 0);
 }
-END_TEST
 
 /* ---- ends ---- */
 
-START_TEST(a_slot_is_used_again)
+TEST(in_software, a_slot_is_used_again)
 {
 	fixture_launch(1, 0, 1);
 	fixture_put(FRMPS_OP_STREAM_DESTROY, 1, 0, NULL, 0);
@@ -436,9 +417,8 @@ START_TEST(a_slot_is_used_again)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 3);
 }
-END_TEST
 
-START_TEST(a_word_is_written_between_two_marks)
+TEST(on_the_device, a_word_is_written_between_two_marks)
 {
 	struct frmps_write_value body = {.address = FIXTURE_WINDOW, .value = 5, .bytes = 8};
 
@@ -450,7 +430,6 @@ START_TEST(a_word_is_written_between_two_marks)
 	ck_assert_uint_eq(fake_call(FAKE_MARK, 0)->value, 1);
 	ck_assert_uint_eq(fake_call(FAKE_MARK, 1)->value, 2);
 }
-END_TEST
 
 int main(void)
 {
@@ -458,27 +437,8 @@ int main(void)
 	TCase *software = suite_case(suite, "in software"), *device = suite_case(suite, "on the device");
 
 	tcase_add_checked_fixture(software, fixture_open_default, fixture_close);
-	tcase_add_test(software, a_host_function_waits_for_what_is_before_and_holds_what_is_behind);
-	tcase_add_loop_test(software, a_host_function_does_not_begin_behind_a_kernel_that_faulted, 0, 2);
-	tcase_add_test(software, host_functions_in_a_row);
-	tcase_add_loop_test(software, condition, 0, sizeof(conditions) / sizeof(conditions[0]));
-	tcase_add_test(software, a_host_word);
-	tcase_add_test(software, a_device_word_is_looked_at_by_copies);
-	tcase_add_test(software, the_interval_grows);
-	tcase_add_test(software, a_word_that_is_unmapped_meanwhile);
-	tcase_add_test(software, a_wait_for_a_held_command_is_held);
-	tcase_add_test(software, who_lets_many_streams_go_takes_no_longer_turns);
-	tcase_add_test(software, a_slot_is_used_again);
+	suite_add(software, "in_software");
 	tcase_add_checked_fixture(device, fixture_open_default, fixture_close);
-	tcase_add_test(device, a_wait_for_an_event_is_the_devices);
-	tcase_add_test(device, a_wait_without_an_event_makes_one_join);
-	tcase_add_test(device, a_wait_for_what_is_done_is_nothing);
-	tcase_add_test(device, an_event_that_was_recorded_again);
-	tcase_add_test(device, an_event_on_an_idle_stream_costs_nothing);
-	tcase_add_test(device, what_waits_for_a_timed_event_comes_behind_its_time);
-	tcase_add_test(device, times_are_published_when_records_are_done);
-	tcase_add_test(device, a_time_that_is_owed_is_looked_after);
-	tcase_add_test(device, a_record_that_fails_has_no_time);
-	tcase_add_test(device, a_word_is_written_between_two_marks);
+	suite_add(device, "on_the_device");
 	return suite_run(suite);
 }

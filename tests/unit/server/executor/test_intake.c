@@ -15,7 +15,7 @@
 
 /* ---- well-behaved ---- */
 
-START_TEST(launches_reach_the_backend_in_order)
+TEST(good, launches_reach_the_backend_in_order)
 {
 	for (uint8_t i = 1; i <= 100; i++)
 		fixture_launch(i % 3, 0, i);
@@ -26,9 +26,8 @@ START_TEST(launches_reach_the_backend_in_order)
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 3);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
-START_TEST(marks_follow_the_rules)
+TEST(good, marks_follow_the_rules)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -60,9 +59,8 @@ START_TEST(marks_follow_the_rules)
 	ck_assert_uint_eq(fixture_done(1), 2 + RETIRE_UNMARKED + 1);
 	ck_assert_uint_eq(fixture_done(2), 1);
 }
-END_TEST
 
-START_TEST(a_busy_ring_does_not_leave_a_stream_unmarked)
+TEST(good, a_busy_ring_does_not_leave_a_stream_unmarked)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -75,11 +73,10 @@ START_TEST(a_busy_ring_does_not_leave_a_stream_unmarked)
 	fixture_pass(10);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 21);
 }
-END_TEST
 
 /* The device is behind: further marks would only stand between its kernels, but for those that are
  * asked for. */
-START_TEST(nobody_needs_a_mark_behind_one_that_is_under_way)
+TEST(good, nobody_needs_a_mark_behind_one_that_is_under_way)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_launch(1, 0, 2);
@@ -97,9 +94,8 @@ START_TEST(nobody_needs_a_mark_behind_one_that_is_under_way)
 	fixture_pass(20);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 3);
 }
-END_TEST
 
-START_TEST(the_journal_keeps_what_is_not_done)
+TEST(good, the_journal_keeps_what_is_not_done)
 {
 	struct shm_stream_state *state = &fixture.client.states[4];
 
@@ -112,9 +108,8 @@ START_TEST(the_journal_keeps_what_is_not_done)
 	ck_assert_uint_eq(
 		word_acquire(&fixture.client.server->head), word_acquire(&fixture.client.client->tail));
 }
-END_TEST
 
-START_TEST(a_ring_that_wraps)
+TEST(good, a_ring_that_wraps)
 {
 	/* Sizes that leave 16 bytes at the end of the ring once in a while. */
 	for (int i = 0; i < 60000; i++) {
@@ -130,9 +125,8 @@ START_TEST(a_ring_that_wraps)
 	ck_assert_uint_eq(fixture_offences(), 0);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }
-END_TEST
 
-START_TEST(credit_holds_and_lets_go)
+TEST(good, credit_holds_and_lets_go)
 {
 	for (unsigned i = 0; i < SHM_STREAM_CREDIT; i++) {
 		fixture_launch(1, 0, 1);
@@ -154,14 +148,13 @@ START_TEST(credit_holds_and_lets_go)
 	ck_assert_uint_eq(fixture_done(1), SHM_STREAM_CREDIT);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 static void count_wakes(uint32_t *ret)
 {
 	*ret = word_acquire(&fixture.client.server->wake);
 }
 
-START_TEST(sleepers_are_woken_once_it_is_done)
+TEST(good, sleepers_are_woken_once_it_is_done)
 {
 	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)};
 	uint32_t before, after;
@@ -180,9 +173,8 @@ START_TEST(sleepers_are_woken_once_it_is_done)
 	ck_assert_uint_eq(before + 1, after);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_sleeper_behind_many_commands_is_looked_after_later)
+TEST(good, a_sleeper_behind_many_commands_is_looked_after_later)
 {
 	struct frmps_wake wake;
 
@@ -199,9 +191,8 @@ START_TEST(a_sleeper_behind_many_commands_is_looked_after_later)
 	fixture_turn();
 	ck_assert_uint_eq(fixture.tenant->wake_count, 0);
 }
-END_TEST
 
-START_TEST(more_sleepers_than_are_remembered)
+TEST(good, more_sleepers_than_are_remembered)
 {
 	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)};
 	uint32_t before, after;
@@ -218,10 +209,9 @@ START_TEST(more_sleepers_than_are_remembered)
 	ck_assert_uint_eq(fixture.tenant->wake_count, 0);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
 /* Those on the list are done before the one that is not. */
-START_TEST(a_sleeper_that_is_not_remembered_is_woken_all_the_same)
+TEST(good, a_sleeper_that_is_not_remembered_is_woken_all_the_same)
 {
 	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)}, late;
 	uint32_t before, after;
@@ -246,9 +236,8 @@ START_TEST(a_sleeper_that_is_not_remembered_is_woken_all_the_same)
 	ck_assert_uint_gt(after, before);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(an_idle_session_needs_no_look)
+TEST(good, an_idle_session_needs_no_look)
 {
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
@@ -259,9 +248,8 @@ START_TEST(an_idle_session_needs_no_look)
 	fixture_pass(1000);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_fault_is_seen_though_nobody_issues)
+TEST(good, a_fault_is_seen_though_nobody_issues)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
@@ -274,10 +262,9 @@ START_TEST(a_fault_is_seen_though_nobody_issues)
 	fixture_pass(2000);
 	ck_assert(executor_is_lost(&fixture.executor));
 }
-END_TEST
 
 /* Another session, whose marks the driver takes, has just heard that the context is well. */
-START_TEST(who_waits_beside_others_seldom_asks)
+TEST(good, who_waits_beside_others_seldom_asks)
 {
 	const unsigned ms = 100;
 
@@ -293,10 +280,9 @@ START_TEST(who_waits_beside_others_seldom_asks)
 	fixture_pass(SENTRY_OWN_NS / CLOCK_US);
 	ck_assert(executor_is_lost(&fixture.executor));
 }
-END_TEST
 
 /* A ring that has been empty for long, and a backlog that goes to the device as the marks come. */
-START_TEST(who_issues_from_the_journal_does_not_ask)
+TEST(good, who_issues_from_the_journal_does_not_ask)
 {
 	for (unsigned i = 0; i < SHM_STREAM_CREDIT; i++) {
 		fixture_launch(1, 0, 1);
@@ -311,9 +297,8 @@ START_TEST(who_issues_from_the_journal_does_not_ask)
 	}
 	ck_assert_uint_eq(fake.queries, 0);
 }
-END_TEST
 
-START_TEST(a_context_that_fails_without_saying_why)
+TEST(good, a_context_that_fails_without_saying_why)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
@@ -325,9 +310,8 @@ START_TEST(a_context_that_fails_without_saying_why)
 		fixture_pass(1000);
 	ck_assert(executor_is_lost(&fixture.executor));
 }
-END_TEST
 
-START_TEST(a_held_session_is_left_alone_and_marked)
+TEST(good, a_held_session_is_left_alone_and_marked)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -343,9 +327,8 @@ START_TEST(a_held_session_is_left_alone_and_marked)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
 }
-END_TEST
 
-START_TEST(a_refused_launch_is_a_late_error)
+TEST(good, a_refused_launch_is_a_late_error)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -361,10 +344,9 @@ START_TEST(a_refused_launch_is_a_late_error)
 	ck_assert_uint_eq(fixture_done(1), 3);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 /* Its module was unloaded meanwhile. Another one may have the number: function 1 has arguments. */
-START_TEST(a_launch_of_what_is_not_there_is_a_late_error)
+TEST_LOOP(good, a_launch_of_what_is_not_there_is_a_late_error, 0, 3)
 {
 	static const uint32_t numbers[] = {1, 2, FUNCTION_MAX};
 	const struct frmps_launch launch = {.function = numbers[_i]};
@@ -380,9 +362,8 @@ START_TEST(a_launch_of_what_is_not_there_is_a_late_error)
 	ck_assert_uint_eq(fixture_done(1), 3);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
-START_TEST(a_refused_first_command_is_done_at_once)
+TEST(good, a_refused_first_command_is_done_at_once)
 {
 	fake.fails[FAKE_STREAM_CREATE] = CUDA_ERROR_OUT_OF_MEMORY;
 	fixture_launch(1, 0, 1);
@@ -391,9 +372,8 @@ START_TEST(a_refused_first_command_is_done_at_once)
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 1);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
 }
-END_TEST
 
-START_TEST(a_failed_mark_is_tried_again)
+TEST(good, a_failed_mark_is_tried_again)
 {
 	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
@@ -405,9 +385,8 @@ START_TEST(a_failed_mark_is_tried_again)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 1);
 }
-END_TEST
 
-START_TEST(a_lost_context_stops_everything)
+TEST(good, a_lost_context_stops_everything)
 {
 	struct last_words words = {0};
 
@@ -429,7 +408,6 @@ START_TEST(a_lost_context_stops_everything)
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 	backend_last_words = NULL;
 }
-END_TEST
 
 /* ---- ill-behaved ---- */
 
@@ -593,7 +571,7 @@ static void misbehave(int how)
 		others[how - COPIES - BODIES - HEADS]();
 }
 
-START_TEST(every_offence_is_one)
+TEST_LOOP(bad, every_offence_is_one, 0, MISBEHAVIOURS)
 {
 	misbehave(_i);
 	fixture_turn();
@@ -610,9 +588,8 @@ START_TEST(every_offence_is_one)
 	fixture_pass(1000);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(what_the_program_has_been_told_stays)
+TEST(bad, what_the_program_has_been_told_stays)
 {
 	struct shm_server_header *server = fixture.tenant->view.server;
 
@@ -624,9 +601,8 @@ START_TEST(what_the_program_has_been_told_stays)
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_LAUNCH_FAILED);
 }
-END_TEST
 
-START_TEST(too_many_waiting_commands)
+TEST(bad, too_many_waiting_commands)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	for (unsigned i = 0; i < 2 * SHM_STREAM_CREDIT; i++) {
@@ -638,7 +614,6 @@ START_TEST(too_many_waiting_commands)
 	fixture_turn();
 	ck_assert_uint_eq(fixture_offences(), 1);
 }
-END_TEST
 
 /* Mostly valid values with some that are not, so that records get past the first checks. */
 static uint64_t some_number(void)
@@ -685,7 +660,7 @@ static void spoil_tables(void)
 	word_release(&fixture.client.client->host[slot].done, some_number());
 }
 
-START_TEST(random_records)
+TEST(random, random_records)
 {
 	unsigned offences = 0;
 
@@ -708,9 +683,8 @@ START_TEST(random_records)
 	ck_assert_uint_gt(offences, 100);
 	fixture_close();
 }
-END_TEST
 
-START_TEST(random_bytes)
+TEST(random, random_bytes)
 {
 	srand(5);
 	for (int round = 0; round < 100; round++) {
@@ -724,7 +698,6 @@ START_TEST(random_bytes)
 		fixture_close();
 	}
 }
-END_TEST
 
 /* ---- journal pressure ---- */
 
@@ -733,7 +706,7 @@ static void open_few_blocks(void)
 	fixture_open(4);
 }
 
-START_TEST(a_full_journal_waits_and_hurts_nobody_else)
+TEST(full_journal, a_full_journal_waits_and_hurts_nobody_else)
 {
 	/* Streams 1 … 4 each hold a block behind a host function; stream 5 finds none. */
 	for (uint32_t slot = 1; slot <= 4; slot++)
@@ -750,7 +723,6 @@ START_TEST(a_full_journal_waits_and_hurts_nobody_else)
 	ck_assert(!fixture.tenant->choked);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -759,37 +731,13 @@ int main(void)
 	TCase *random = suite_case(suite, "random"), *full = suite_case(suite, "full journal");
 
 	tcase_add_checked_fixture(good, fixture_open_default, fixture_close);
-	tcase_add_test(good, launches_reach_the_backend_in_order);
-	tcase_add_test(good, marks_follow_the_rules);
-	tcase_add_test(good, a_busy_ring_does_not_leave_a_stream_unmarked);
-	tcase_add_test(good, nobody_needs_a_mark_behind_one_that_is_under_way);
-	tcase_add_test(good, the_journal_keeps_what_is_not_done);
-	tcase_add_test(good, a_ring_that_wraps);
-	tcase_add_test(good, credit_holds_and_lets_go);
-	tcase_add_test(good, sleepers_are_woken_once_it_is_done);
-	tcase_add_test(good, a_sleeper_behind_many_commands_is_looked_after_later);
-	tcase_add_test(good, more_sleepers_than_are_remembered);
-	tcase_add_test(good, a_sleeper_that_is_not_remembered_is_woken_all_the_same);
-	tcase_add_test(good, an_idle_session_needs_no_look);
-	tcase_add_test(good, a_fault_is_seen_though_nobody_issues);
-	tcase_add_test(good, who_waits_beside_others_seldom_asks);
-	tcase_add_test(good, who_issues_from_the_journal_does_not_ask);
-	tcase_add_test(good, a_context_that_fails_without_saying_why);
-	tcase_add_test(good, a_held_session_is_left_alone_and_marked);
-	tcase_add_test(good, a_refused_launch_is_a_late_error);
-	tcase_add_loop_test(good, a_launch_of_what_is_not_there_is_a_late_error, 0, 3);
-	tcase_add_test(good, a_refused_first_command_is_done_at_once);
-	tcase_add_test(good, a_failed_mark_is_tried_again);
-	tcase_add_test(good, a_lost_context_stops_everything);
+	suite_add(good, "good");
 	tcase_add_checked_fixture(bad, fixture_open_default, fixture_close);
-	tcase_add_loop_test(bad, every_offence_is_one, 0, MISBEHAVIOURS);
-	tcase_add_test(bad, what_the_program_has_been_told_stays);
-	tcase_add_test(bad, too_many_waiting_commands);
+	suite_add(bad, "bad");
 	/* Half a minute of processor time each, and more beside other tests. */
 	tcase_set_timeout(random, 180);
-	tcase_add_test(random, random_records);
-	tcase_add_test(random, random_bytes);
+	suite_add(random, "random");
 	tcase_add_checked_fixture(full, open_few_blocks, fixture_close);
-	tcase_add_test(full, a_full_journal_waits_and_hurts_nobody_else);
+	suite_add(full, "full_journal");
 	return suite_run(suite);
 }

@@ -50,7 +50,7 @@ static bool is_second(const struct job *job)
 	return job == &jobs[1] || job == &jobs[3];
 }
 
-START_TEST(jobs_come_in_order)
+TEST(job_queue, jobs_come_in_order)
 {
 	for (int i = 0; i < 3; i++)
 		add(i, i % 2);
@@ -60,10 +60,9 @@ START_TEST(jobs_come_in_order)
 	ck_assert_ptr_null(job_queue_take(&queue));
 	ck_assert(!job_queue_is_wanted(&queue));
 }
-END_TEST
 
 /* Those behind it of the same tenant wait, too, and it is the first when its rest is over. */
-START_TEST(one_that_rests_is_passed_over_and_keeps_its_place)
+TEST(job_queue, one_that_rests_is_passed_over_and_keeps_its_place)
 {
 	add(0, 0);
 	add(1, 0);
@@ -79,10 +78,9 @@ START_TEST(one_that_rests_is_passed_over_and_keeps_its_place)
 	ck_assert_ptr_eq(job_queue_take(&queue), &jobs[1]);
 	ck_assert_ptr_eq(job_queue_take(&queue), &jobs[3]);
 }
-END_TEST
 
 /* @_i: its tenant ends, or all does */
-START_TEST(nothing_rests_at_the_end)
+TEST_LOOP(job_queue, nothing_rests_at_the_end, 0, 2)
 {
 	add(0, 0);
 	rest(job_queue_take(&queue), UINT64_C(3600000) * CLOCK_MS);
@@ -96,9 +94,8 @@ START_TEST(nothing_rests_at_the_end)
 	if (_i)
 		ck_assert(!job_queue_sleep(&queue, UINT64_MAX));
 }
-END_TEST
 
-START_TEST(one_that_is_put_off_comes_behind_all)
+TEST(job_queue, one_that_is_put_off_comes_behind_all)
 {
 	add(0, 0);
 	add(1, 1);
@@ -106,9 +103,8 @@ START_TEST(one_that_is_put_off_comes_behind_all)
 	ck_assert_ptr_eq(job_queue_take(&queue), &jobs[1]);
 	ck_assert_ptr_eq(job_queue_take(&queue), &jobs[0]);
 }
-END_TEST
 
-START_TEST(what_fits_is_taken_also_where_it_rests)
+TEST(job_queue, what_fits_is_taken_also_where_it_rests)
 {
 	for (int i = 0; i < 4; i++)
 		add(i, i / 2);
@@ -122,9 +118,8 @@ START_TEST(what_fits_is_taken_also_where_it_rests)
 	ck_assert_ptr_eq(job_queue_take_fitting(&queue, is_second, NULL), &jobs[3]);
 	ck_assert_ptr_null(job_queue_take_fitting(&queue, is_second, NULL));
 }
-END_TEST
 
-START_TEST(who_sleeps_is_woken_when_a_rest_is_over)
+TEST(job_queue, who_sleeps_is_woken_when_a_rest_is_over)
 {
 	add(0, 0);
 	add(1, 0);
@@ -135,10 +130,9 @@ START_TEST(who_sleeps_is_woken_when_a_rest_is_over)
 	ck_assert_uint_ge(clock_now(), jobs[0].not_before);
 	ck_assert_ptr_eq(job_queue_take(&queue), &jobs[0]);
 }
-END_TEST
 
 /* Also where that was before it falls asleep. */
-START_TEST(who_is_woken_looks_around)
+TEST(job_queue, who_is_woken_looks_around)
 {
 	uint64_t begin;
 
@@ -148,7 +142,6 @@ START_TEST(who_is_woken_looks_around)
 	ck_assert(job_queue_sleep(&queue, begin + 5 * CLOCK_MS));
 	ck_assert_uint_ge(clock_now(), begin + 5 * CLOCK_MS);
 }
-END_TEST
 
 static void *append_one(void *argument)
 {
@@ -157,7 +150,7 @@ static void *append_one(void *argument)
 	return NULL;
 }
 
-START_TEST(what_comes_wakes)
+TEST(job_queue, what_comes_wakes)
 {
 	pthread_t thread;
 
@@ -166,7 +159,6 @@ START_TEST(what_comes_wakes)
 		ck_assert(job_queue_sleep(&queue, UINT64_MAX));
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -174,13 +166,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "job queue");
 
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, jobs_come_in_order);
-	tcase_add_test(tests, one_that_rests_is_passed_over_and_keeps_its_place);
-	tcase_add_loop_test(tests, nothing_rests_at_the_end, 0, 2);
-	tcase_add_test(tests, one_that_is_put_off_comes_behind_all);
-	tcase_add_test(tests, what_fits_is_taken_also_where_it_rests);
-	tcase_add_test(tests, who_sleeps_is_woken_when_a_rest_is_over);
-	tcase_add_test(tests, who_is_woken_looks_around);
-	tcase_add_test(tests, what_comes_wakes);
+	suite_add(tests, "job_queue");
 	return suite_run(suite);
 }

@@ -79,7 +79,7 @@ static void check_reader(uint64_t done)
 	}
 }
 
-START_TEST(appends_and_walks)
+TEST(one_stream, appends_and_walks)
 {
 	struct journal_place place;
 
@@ -96,18 +96,16 @@ START_TEST(appends_and_walks)
 	check_reader(0);
 	check_reader(seq / 2);
 }
-END_TEST
 
-START_TEST(a_drained_stream_stays_on_its_first_page)
+TEST(one_stream, a_drained_stream_stays_on_its_first_page)
 {
 	for (int i = 0; i < 20000; i++)
 		ck_assert(append(128, seq));
 	ck_assert_uint_eq(BLOCKS - journal.free_count, 1);
 	ck_assert_uint_le(list.offset, 4096);
 }
-END_TEST
 
-START_TEST(blocks_come_back)
+TEST(one_stream, blocks_come_back)
 {
 	while (append(36864, 0))
 		;
@@ -123,9 +121,8 @@ START_TEST(blocks_come_back)
 	ck_assert(append(64, seq));
 	check_reader(seq - 1);
 }
-END_TEST
 
-START_TEST(a_full_block_needs_no_end)
+TEST(one_stream, a_full_block_needs_no_end)
 {
 	/* 65520 = 4095 * 16 bytes of records. */
 	for (int i = 0; i < 2; i++)
@@ -134,9 +131,8 @@ START_TEST(a_full_block_needs_no_end)
 	ck_assert(append(64, 0));
 	check_reader(0);
 }
-END_TEST
 
-START_TEST(torn_anywhere)
+TEST(one_stream, torn_anywhere)
 {
 	uint64_t done = 0;
 
@@ -159,9 +155,8 @@ START_TEST(torn_anywhere)
 		check_reader(seq);
 	}
 }
-END_TEST
 
-START_TEST(goes_on_where_the_former_ended)
+TEST(one_stream, goes_on_where_the_former_ended)
 {
 	static struct journal other;
 	struct journal_place place = {0, 0};
@@ -182,10 +177,9 @@ START_TEST(goes_on_where_the_former_ended)
 	journal_clear(&journal, &list);
 	ck_assert_uint_eq(journal.free_count, BLOCKS);
 }
-END_TEST
 
 /* Every damage that the reader can meet is said to be one; none makes it run away. */
-START_TEST(refuses_what_is_no_journal)
+TEST(one_stream, refuses_what_is_no_journal)
 {
 	static struct journal other;
 	struct journal_place place;
@@ -229,7 +223,6 @@ START_TEST(refuses_what_is_no_journal)
 	}
 	check_reader(0);
 }
-END_TEST
 
 int main(void)
 {
@@ -237,12 +230,6 @@ int main(void)
 	TCase *one = suite_case(suite, "one stream");
 
 	tcase_add_checked_fixture(one, init, deinit);
-	tcase_add_test(one, appends_and_walks);
-	tcase_add_test(one, a_drained_stream_stays_on_its_first_page);
-	tcase_add_test(one, blocks_come_back);
-	tcase_add_test(one, a_full_block_needs_no_end);
-	tcase_add_test(one, torn_anywhere);
-	tcase_add_test(one, goes_on_where_the_former_ended);
-	tcase_add_test(one, refuses_what_is_no_journal);
+	suite_add(one, "one_stream");
 	return suite_run(suite);
 }

@@ -83,7 +83,7 @@ static void wait_in_vain(uint64_t spin_ns, bool looks)
 	mutex_spin(0);
 }
 
-START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
+TEST(mutex, a_held_mutex_is_looked_at_before_the_thread_sleeps)
 {
 	/* Twice: the turn to look is given back. */
 	for (int i = 0; i < 2; i++)
@@ -91,11 +91,10 @@ START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
 	wait_in_vain(0, false);
 	wait_in_vain(CLOCK_US, false);
 }
-END_TEST
 
 /* One of two that wait looks at the mutex; the other's time is over as well when the first one's
  * is. */
-START_TEST(nobody_waits_longer_for_its_turn)
+TEST(mutex, nobody_waits_longer_for_its_turn)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	struct waiter waiters[2] = {{.mutex = &mutex}, {.mutex = &mutex}};
@@ -112,7 +111,6 @@ START_TEST(nobody_waits_longer_for_its_turn)
 		ck_assert_int_eq(pthread_join(waiters[i].thread, NULL), 0);
 	mutex_spin(0);
 }
-END_TEST
 
 #define THREADS 4
 #define TIMES	20000
@@ -131,7 +129,7 @@ static void *count(void *unused)
 	return NULL;
 }
 
-START_TEST(one_thread_at_a_time_has_it)
+TEST_LOOP(mutex, one_thread_at_a_time_has_it, 0, 2)
 {
 	pthread_t threads[THREADS];
 	void *failed;
@@ -145,7 +143,6 @@ START_TEST(one_thread_at_a_time_has_it)
 	}
 	ck_assert_uint_eq(counted, THREADS * TIMES);
 }
-END_TEST
 
 static void *leave_it_locked(void *mutex)
 {
@@ -154,7 +151,7 @@ static void *leave_it_locked(void *mutex)
 }
 
 /* All kinds that there are, the driver's among them, as the C library has them. */
-START_TEST(it_returns_what_the_library_returns)
+TEST_LOOP(mutex_2, it_returns_what_the_library_returns, 0, 2)
 {
 	pthread_mutexattr_t attributes;
 	pthread_mutex_t mutex;
@@ -183,19 +180,16 @@ START_TEST(it_returns_what_the_library_returns)
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_int_eq(mutex_lock(&mutex), EOWNERDEAD);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("mutex");
 	TCase *tests = tcase_create("mutex");
 
-	tcase_add_test(tests, a_held_mutex_is_looked_at_before_the_thread_sleeps);
-	tcase_add_test(tests, nobody_waits_longer_for_its_turn);
-	tcase_add_loop_test(tests, one_thread_at_a_time_has_it, 0, 2);
+	suite_add(tests, "mutex");
 	/* The thread sanitizer takes for mistakes what this does on purpose. */
 	if (!is_thread_sanitized)
-		tcase_add_loop_test(tests, it_returns_what_the_library_returns, 0, 2);
+		suite_add(tests, "mutex_2");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -62,7 +62,7 @@ static uint64_t heard(void)
 }
 
 /* With _i: behind how many. */
-START_TEST(every_answer_arrives_once_and_in_its_order)
+TEST_LOOP(outbox, every_answer_arrives_once_and_in_its_order, 0, MESSAGES + 1)
 {
 	static const int errors[] = {ENOBUFS, ENOMEM, EAGAIN, ETOOMANYREFS};
 	uint64_t next = 1;
@@ -80,10 +80,9 @@ START_TEST(every_answer_arrives_once_and_in_its_order)
 		ck_assert_uint_eq(heard(), 0);
 	}
 }
-END_TEST
 
 /* The main thread does not wait for something else then. */
-START_TEST(the_main_thread_is_woken)
+TEST(outbox, the_main_thread_is_woken)
 {
 	uint64_t count;
 
@@ -92,10 +91,9 @@ START_TEST(the_main_thread_is_woken)
 	answer(1);
 	ck_assert_int_eq(read(fixture.executor.board.kick, &count, sizeof(count)), sizeof(count));
 }
-END_TEST
 
 /* Rather than that somebody waits for ever. */
-START_TEST(an_executor_that_can_neither_send_nor_keep_ends)
+TEST(outbox, an_executor_that_can_neither_send_nor_keep_ends)
 {
 	int status;
 	pid_t pid;
@@ -113,7 +111,6 @@ START_TEST(an_executor_that_can_neither_send_nor_keep_ends)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
-END_TEST
 
 static void set_up(void)
 {
@@ -127,8 +124,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "outbox");
 
 	tcase_add_checked_fixture(tests, set_up, fixture_close);
-	tcase_add_loop_test(tests, every_answer_arrives_once_and_in_its_order, 0, MESSAGES + 1);
-	tcase_add_test(tests, the_main_thread_is_woken);
-	tcase_add_test(tests, an_executor_that_can_neither_send_nor_keep_ends);
+	suite_add(tests, "outbox");
 	return suite_run(suite);
 }

@@ -51,7 +51,7 @@ static void *read_once(void *unused)
 	return unused;
 }
 
-START_TEST(one_that_waits_does_not_come_back)
+TEST(park, one_that_waits_does_not_come_back)
 {
 	start(read_once);
 	park();
@@ -59,7 +59,6 @@ START_TEST(one_that_waits_does_not_come_back)
 	expect_still();
 	ck_assert_uint_eq(word_acquire(&counter), 1);
 }
-END_TEST
 
 static void *count_on(void *unused)
 {
@@ -69,7 +68,7 @@ static void *count_on(void *unused)
 	return unused;
 }
 
-START_TEST(one_that_runs_is_stopped_where_it_is)
+TEST(park, one_that_runs_is_stopped_where_it_is)
 {
 	start(count_on);
 	park();
@@ -77,7 +76,6 @@ START_TEST(one_that_runs_is_stopped_where_it_is)
 	/* Asked again it is the same. */
 	ck_assert(park_thread(&thread));
 }
-END_TEST
 
 static bool blocks;
 
@@ -101,7 +99,7 @@ static void *wait_for_child(void *unused)
 	return unused;
 }
 
-START_TEST(one_that_no_signal_reaches_stands_still_as_well)
+TEST(park, one_that_no_signal_reaches_stands_still_as_well)
 {
 	start(wait_for_child);
 	park();
@@ -112,10 +110,9 @@ START_TEST(one_that_no_signal_reaches_stands_still_as_well)
 		sched_yield();
 	ck_assert_uint_eq(word_acquire(&counter), 1);
 }
-END_TEST
 
 /* It would go on as soon as it is back. */
-START_TEST(one_that_blocks_the_signal_does_not)
+TEST(park, one_that_blocks_the_signal_does_not)
 {
 	blocks = true;
 	start(wait_for_child);
@@ -128,17 +125,13 @@ START_TEST(one_that_blocks_the_signal_does_not)
 		sched_yield();
 	ck_assert_int_eq(pthread_join(thread.thread, NULL), 0);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("park");
 	TCase *tests = tcase_create("park");
 
-	tcase_add_test(tests, one_that_waits_does_not_come_back);
-	tcase_add_test(tests, one_that_runs_is_stopped_where_it_is);
-	tcase_add_test(tests, one_that_no_signal_reaches_stands_still_as_well);
-	tcase_add_test(tests, one_that_blocks_the_signal_does_not);
+	suite_add(tests, "park");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -21,7 +21,7 @@ static void deinit(void)
 	range_set_deinit(&set);
 }
 
-START_TEST(neighbours_are_one)
+TEST(sets, neighbours_are_one)
 {
 	ck_assert_int_eq(range_set_add(&set, 100, 50), 0);
 	ck_assert_int_eq(range_set_add(&set, 200, 50), 0);
@@ -30,9 +30,8 @@ START_TEST(neighbours_are_one)
 	ck_assert(range_set_covers(&set, &cache, 100, 150));
 	ck_assert_int_eq(set.count, 1);
 }
-END_TEST
 
-START_TEST(edges)
+TEST(sets, edges)
 {
 	range_set_add(&set, 100, 50);
 	ck_assert(range_set_covers(&set, &cache, 149, 1));
@@ -44,9 +43,8 @@ START_TEST(edges)
 	ck_assert_int_eq(range_set_add(&set, UINT64_MAX - 1, 10), RANGE_E_EMPTY);
 	ck_assert_int_eq(range_set_remove(&set, 500, 10), RANGE_E_ABSENT);
 }
-END_TEST
 
-START_TEST(cache_forgets_what_is_removed)
+TEST(sets, cache_forgets_what_is_removed)
 {
 	range_set_add(&set, 100, 300);
 	ck_assert(range_set_covers(&set, &cache, 100, 300));
@@ -56,9 +54,8 @@ START_TEST(cache_forgets_what_is_removed)
 	ck_assert(range_set_covers(&set, &cache, 100, 100));
 	ck_assert(range_set_covers(&set, &cache, 300, 100));
 }
-END_TEST
 
-START_TEST(exact_sets_keep_their_pieces)
+TEST(sets, exact_sets_keep_their_pieces)
 {
 	struct range_set exact;
 	struct range range;
@@ -76,7 +73,6 @@ START_TEST(exact_sets_keep_their_pieces)
 	ck_assert_int_eq(range_set_pop(&exact, &range), RANGE_E_ABSENT);
 	range_set_deinit(&exact);
 }
-END_TEST
 
 #define CELLS 200u
 
@@ -88,7 +84,7 @@ static bool all_set(const bool *cells, unsigned from, unsigned count)
 	return true;
 }
 
-START_TEST(agrees_with_a_bitmap)
+TEST(sets, agrees_with_a_bitmap)
 {
 	bool cells[CELLS] = {false};
 
@@ -114,7 +110,6 @@ START_TEST(agrees_with_a_bitmap)
 			ck_assert_uint_lt(set.at[i - 1].end, set.at[i].start);
 	}
 }
-END_TEST
 
 int main(void)
 {
@@ -122,10 +117,6 @@ int main(void)
 	TCase *merging = suite_case(suite, "sets");
 
 	tcase_add_checked_fixture(merging, init_merging, deinit);
-	tcase_add_test(merging, neighbours_are_one);
-	tcase_add_test(merging, edges);
-	tcase_add_test(merging, cache_forgets_what_is_removed);
-	tcase_add_test(merging, exact_sets_keep_their_pieces);
-	tcase_add_test(merging, agrees_with_a_bitmap);
+	suite_add(merging, "sets");
 	return suite_run(suite);
 }

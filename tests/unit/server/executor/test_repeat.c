@@ -99,7 +99,7 @@ START_TEST(table)
 }
 END_TEST
 
-START_TEST(names_the_kernel)
+TEST(proof, names_the_kernel)
 {
 	const struct repeat_command commands[] = { COPY(1, 1, X, X), FILL(1, 2, Y), KERNEL(1, 3) };
 	uint32_t index = 9;
@@ -109,23 +109,20 @@ START_TEST(names_the_kernel)
 	ck_assert(!repeat_is_provable(commands, 3, true, &index));
 	ck_assert_uint_eq(index, 0);
 }
-END_TEST
 
-START_TEST(nothing_is_provable)
+TEST(proof, nothing_is_provable)
 {
 	uint32_t index;
 
 	ck_assert(repeat_is_provable(NULL, 0, false, &index));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("repeat");
 	TCase *proof = suite_case(suite, "proof");
 
+	suite_add(proof, "proof");
 	tcase_add_loop_test(proof, table, 0, sizeof(rows) / sizeof(rows[0]));
-	tcase_add_test(proof, names_the_kernel);
-	tcase_add_test(proof, nothing_is_provable);
 	return suite_run(suite);
 }

@@ -19,7 +19,7 @@ static void set_share(uint32_t share)
 
 /* ---- pauses ---- */
 
-START_TEST(a_paused_session_issues_nothing_until_it_is_resumed)
+TEST(pauses, a_paused_session_issues_nothing_until_it_is_resumed)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -38,9 +38,8 @@ START_TEST(a_paused_session_issues_nothing_until_it_is_resumed)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
 }
-END_TEST
 
-START_TEST(what_a_paused_session_has_on_the_device_is_known_to_end)
+TEST(pauses, what_a_paused_session_has_on_the_device_is_known_to_end)
 {
 	fixture_launch(1, 0, 1);
 	ck_assert(serve_turn(fixture.tenant, fixture.now));
@@ -51,9 +50,8 @@ START_TEST(what_a_paused_session_has_on_the_device_is_known_to_end)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 1);
 }
-END_TEST
 
-START_TEST(what_waits_in_software_waits_on)
+TEST(pauses, what_waits_in_software_waits_on)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	fixture_launch(1, 0, 2);
@@ -68,9 +66,8 @@ START_TEST(what_waits_in_software_waits_on)
 	ck_assert_uint_eq(fixture_done(1), 1);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(a_next_executor_finds_it_paused)
+TEST(pauses, a_next_executor_finds_it_paused)
 {
 	fixture_launch(1, 0, 1);
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
@@ -89,9 +86,8 @@ START_TEST(a_next_executor_finds_it_paused)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
 }
-END_TEST
 
-START_TEST(a_paused_session_answers_the_main_thread)
+TEST(pauses, a_paused_session_answers_the_main_thread)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
@@ -102,11 +98,10 @@ START_TEST(a_paused_session_answers_the_main_thread)
 	ck_assert_uint_eq(word_acquire(&fixture.tenant->answered), 1);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
 /* ---- shares in the serving loop ---- */
 
-START_TEST(without_weights_nothing_is_counted)
+TEST(turns, without_weights_nothing_is_counted)
 {
 	fixture_launch(1, 0, 1);
 	fixture_pass(1000);
@@ -115,9 +110,8 @@ START_TEST(without_weights_nothing_is_counted)
 	ck_assert_uint_eq(fixture.tenant->share.looked_at, 0);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->device_ns), 0);
 }
-END_TEST
 
-START_TEST(a_weight_makes_queues_short_and_is_taken_back)
+TEST(turns, a_weight_makes_queues_short_and_is_taken_back)
 {
 	const unsigned launches = 2 * SHARE_QUEUE_FIRST + 1;
 
@@ -141,9 +135,8 @@ START_TEST(a_weight_makes_queues_short_and_is_taken_back)
 	ck_assert(!fixture.tenant->share.is_bound);
 	ck_assert(TAILQ_EMPTY(&fixture.executor.shares.listed));
 }
-END_TEST
 
-START_TEST(who_has_no_work_is_not_looked_at)
+TEST(turns, who_has_no_work_is_not_looked_at)
 {
 	set_share(SHM_SHARE_OFFLINE);
 	fixture_launch(1, 0, 1);
@@ -156,10 +149,9 @@ START_TEST(who_has_no_work_is_not_looked_at)
 	ck_assert(!fixture.tenant->share.is_listed);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
 /* Nor holds anybody back, whatever it has left in the journal. */
-START_TEST(who_was_told_its_end_has_no_turn)
+TEST(turns, who_was_told_its_end_has_no_turn)
 {
 	set_share(300);
 	for (unsigned i = 0; i < 2 * SHARE_QUEUE_FIRST; i++)
@@ -176,9 +168,8 @@ START_TEST(who_was_told_its_end_has_no_turn)
 	fixture_pass(CAP_LEND_NS / CLOCK_US);
 	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_next_executor_counts_on)
+TEST(turns, a_next_executor_counts_on)
 {
 	set_share(300);
 	fixture_launch(1, 0, 1);
@@ -194,7 +185,6 @@ START_TEST(a_next_executor_counts_on)
 	fixture_pass(2000);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->device_ns), 3 * CLOCK_MS);
 }
-END_TEST
 
 /* ---- shares of a device ---- */
 
@@ -351,7 +341,7 @@ static void add_crowd(int index)
 }
 
 /* There may be hundreds, each with a thread that looks whenever it turns. */
-START_TEST(who_looks_again_soon_goes_through_nobody)
+TEST(shares, who_looks_again_soon_goes_through_nobody)
 {
 	const struct shares *shares = &bench.shares;
 	const struct share *other = NULL;
@@ -379,10 +369,9 @@ START_TEST(who_looks_again_soon_goes_through_nobody)
 	turn(&bench.programs[other == &bench.programs[0].share]);
 	ck_assert_uint_eq(other->each, shares->each);
 }
-END_TEST
 
 /* Within 5 % of the device, over a second. */
-START_TEST(greedy_programs_have_their_weights)
+TEST_LOOP(shares, greedy_programs_have_their_weights, 0, CROWDS)
 {
 	unsigned sum = 0;
 
@@ -398,10 +387,9 @@ START_TEST(greedy_programs_have_their_weights)
 		}
 	}
 }
-END_TEST
 
 /* What is counted is what they have had. */
-START_TEST(counted_time_is_time_of_the_device)
+TEST_LOOP(shares, counted_time_is_time_of_the_device, 0, CROWDS)
 {
 	uint64_t before[PROGRAMS];
 
@@ -417,9 +405,8 @@ START_TEST(counted_time_is_time_of_the_device)
 		ck_assert_int_le(llabs(error), (int64_t)(SECOND / 20));
 	}
 }
-END_TEST
 
-START_TEST(nobody_loses_what_others_do_not_use)
+TEST(shares, nobody_loses_what_others_do_not_use)
 {
 	add_program(100, 100 * CLOCK_US, 0);
 	add_program(900, 100 * CLOCK_US, 0);
@@ -433,20 +420,18 @@ START_TEST(nobody_loses_what_others_do_not_use)
 	run(SECOND / 2);
 	expect_part(0, 20, 150);
 }
-END_TEST
 
 /* With short queues the device is never without work for long. */
-START_TEST(the_device_is_busy)
+TEST(shares, the_device_is_busy)
 {
 	add_program(100, 20 * CLOCK_US, 0);
 	add_program(300, 3000 * CLOCK_US, 0);
 	run(SECOND);
 	ck_assert_uint_ge(bench.programs[0].used + bench.programs[1].used, SECOND - SECOND / 10);
 }
-END_TEST
 
 /* It is not behind a greedy one's queue: a round is 1.1 ms at least, and that queue 1 ms. */
-START_TEST(a_light_program_is_not_kept_waiting)
+TEST(shares, a_light_program_is_not_kept_waiting)
 {
 	add_program(101, 100 * CLOCK_US, 0);
 	add_program(100, 100 * CLOCK_US, CLOCK_MS);
@@ -454,11 +439,10 @@ START_TEST(a_light_program_is_not_kept_waiting)
 	ck_assert_uint_ge(bench.programs[1].used, SECOND / 1000 * 40);
 	ck_assert_uint_ge(bench.programs[0].used, SECOND / 1000 * 700);
 }
-END_TEST
 
 static const uint64_t alone_us[] = {1, 10, 100, 1000, 5000};
 
-START_TEST(who_is_alone_has_the_whole_device)
+TEST_LOOP(shares, who_is_alone_has_the_whole_device, 0, 5)
 {
 	add_program(101, alone_us[_i] * CLOCK_US, 0);
 	run(SECOND / 10);
@@ -466,10 +450,9 @@ START_TEST(who_is_alone_has_the_whole_device)
 	ck_assert_uint_ge(bench.programs[0].used, SECOND - SECOND / 50);
 	ck_assert_uint_ge(bench.programs[0].share.credit, 2);
 }
-END_TEST
 
 /* It may wait for a kernel that is held back. */
-START_TEST(beside_a_kernel_that_does_not_end_everybody_goes_on)
+TEST(shares, beside_a_kernel_that_does_not_end_everybody_goes_on)
 {
 	add_program(300, CLOCK_MS, 0);
 	bench.programs[0].is_endless = true;
@@ -480,10 +463,9 @@ START_TEST(beside_a_kernel_that_does_not_end_everybody_goes_on)
 	ck_assert_uint_ge(bench.programs[1].used, SECOND / 5);
 	ck_assert_uint_ge(bench.programs[2].used, SECOND / 3);
 }
-END_TEST
 
 /* Each of its streams may have a command there if nothing of it ends. */
-START_TEST(a_program_that_waits_for_itself_goes_on)
+TEST(shares, a_program_that_waits_for_itself_goes_on)
 {
 	struct share_sight stuck = {true, 1, 1}, greedy = {true, 4, 1};
 	unsigned goes = 0;
@@ -499,10 +481,9 @@ START_TEST(a_program_that_waits_for_itself_goes_on)
 	}
 	ck_assert_uint_ge(goes, 9);
 }
-END_TEST
 
 /* Its serving thread does not come back from the driver. */
-START_TEST(who_is_not_looked_after_holds_nobody_back)
+TEST(shares, who_is_not_looked_after_holds_nobody_back)
 {
 	struct share_sight sight = {true, 0, 0};
 
@@ -516,9 +497,8 @@ START_TEST(who_is_not_looked_after_holds_nobody_back)
 	ck_assert_uint_ge(bench.programs[0].used, SECOND - SECOND / 10);
 	bench.count = 2;
 }
-END_TEST
 
-START_TEST(offline_work_runs_where_online_has_none)
+TEST(shares, offline_work_runs_where_online_has_none)
 {
 	add_program(SHM_SHARE_OFFLINE, CLOCK_MS, 0);
 	add_program(0, 100 * CLOCK_US, 0);
@@ -528,11 +508,10 @@ START_TEST(offline_work_runs_where_online_has_none)
 	/* Somebody may come. */
 	ck_assert_uint_le(bench.programs[0].share.credit, 2);
 }
-END_TEST
 
 static const uint64_t offline_us[] = {10, 100, 1000, 5000, 20000};
 
-START_TEST(online_work_comes_first_and_offline_keeps_a_least_share)
+TEST_LOOP(shares, online_work_comes_first_and_offline_keeps_a_least_share, 0, 5)
 {
 	add_program(SHM_SHARE_OFFLINE | 1000, offline_us[_i] * CLOCK_US, 0);
 	add_program(1, 100 * CLOCK_US, 0);
@@ -543,10 +522,9 @@ START_TEST(online_work_comes_first_and_offline_keeps_a_least_share)
 	run(SECOND);
 	expect_part(0, 3, offline_us[_i] > 15000 ? 50 : 20);
 }
-END_TEST
 
 /* One command is all that is before it, and one whose turn has just come. */
-START_TEST(online_work_that_comes_does_not_wait_for_a_queue)
+TEST(shares, online_work_that_comes_does_not_wait_for_a_queue)
 {
 	add_program(SHM_SHARE_OFFLINE, CLOCK_MS, 0);
 	add_program(0, 100 * CLOCK_US, 5 * CLOCK_MS);
@@ -557,18 +535,16 @@ START_TEST(online_work_that_comes_does_not_wait_for_a_queue)
 	ck_assert_uint_ge(bench.programs[1].used, SECOND / 65 * 9 / 10);
 	ck_assert_uint_ge(bench.programs[0].used, SECOND / 10 * 8);
 }
-END_TEST
 
-START_TEST(offline_programs_have_their_weights)
+TEST(shares, offline_programs_have_their_weights)
 {
 	add_program(SHM_SHARE_OFFLINE | 300, 100 * CLOCK_US, 0);
 	add_program(SHM_SHARE_OFFLINE, CLOCK_MS, 0);
 	run(SECOND);
 	expect_part(0, 700, 800);
 }
-END_TEST
 
-START_TEST(shares_change_while_they_run)
+TEST(shares, shares_change_while_they_run)
 {
 	add_program(300, 100 * CLOCK_US, 0);
 	add_program(100, 100 * CLOCK_US, 0);
@@ -583,7 +559,6 @@ START_TEST(shares_change_while_they_run)
 	run(SECOND);
 	expect_part(0, 1, 30);
 }
-END_TEST
 
 int main(void)
 {
@@ -592,33 +567,11 @@ int main(void)
 	      *shares = tcase_create("shares");
 
 	tcase_add_checked_fixture(pauses, fixture_open_default, fixture_close);
-	tcase_add_test(pauses, a_paused_session_issues_nothing_until_it_is_resumed);
-	tcase_add_test(pauses, what_a_paused_session_has_on_the_device_is_known_to_end);
-	tcase_add_test(pauses, what_waits_in_software_waits_on);
-	tcase_add_test(pauses, a_next_executor_finds_it_paused);
-	tcase_add_test(pauses, a_paused_session_answers_the_main_thread);
+	suite_add(pauses, "pauses");
 	tcase_add_checked_fixture(turns, fixture_open_default, fixture_close);
-	tcase_add_test(turns, without_weights_nothing_is_counted);
-	tcase_add_test(turns, a_weight_makes_queues_short_and_is_taken_back);
-	tcase_add_test(turns, who_has_no_work_is_not_looked_at);
-	tcase_add_test(turns, who_was_told_its_end_has_no_turn);
-	tcase_add_test(turns, a_next_executor_counts_on);
+	suite_add(turns, "turns");
 	tcase_add_checked_fixture(shares, open_bench, close_bench);
-	tcase_add_loop_test(shares, greedy_programs_have_their_weights, 0, CROWDS);
-	tcase_add_loop_test(shares, counted_time_is_time_of_the_device, 0, CROWDS);
-	tcase_add_test(shares, who_looks_again_soon_goes_through_nobody);
-	tcase_add_test(shares, nobody_loses_what_others_do_not_use);
-	tcase_add_test(shares, the_device_is_busy);
-	tcase_add_test(shares, a_light_program_is_not_kept_waiting);
-	tcase_add_loop_test(shares, who_is_alone_has_the_whole_device, 0, 5);
-	tcase_add_test(shares, beside_a_kernel_that_does_not_end_everybody_goes_on);
-	tcase_add_test(shares, a_program_that_waits_for_itself_goes_on);
-	tcase_add_test(shares, who_is_not_looked_after_holds_nobody_back);
-	tcase_add_test(shares, offline_work_runs_where_online_has_none);
-	tcase_add_loop_test(shares, online_work_comes_first_and_offline_keeps_a_least_share, 0, 5);
-	tcase_add_test(shares, online_work_that_comes_does_not_wait_for_a_queue);
-	tcase_add_test(shares, offline_programs_have_their_weights);
-	tcase_add_test(shares, shares_change_while_they_run);
+	suite_add(shares, "shares");
 	suite_add_tcase(suite, pauses);
 	suite_add_tcase(suite, turns);
 	suite_add_tcase(suite, shares);

@@ -30,7 +30,7 @@ static enum takeover_verdict take_over_replaying(void)
 		fixture.tenant, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
 }
 
-START_TEST(nothing_happened_yet)
+TEST(doubt, nothing_happened_yet)
 {
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
@@ -40,10 +40,9 @@ START_TEST(nothing_happened_yet)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 1);
 }
-END_TEST
 
 /* Whether or not something of the session was under way, and the first executor is one of them. */
-START_TEST(every_executor_that_serves_is_counted)
+TEST(doubt, every_executor_that_serves_is_counted)
 {
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->servings), 1);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
@@ -51,9 +50,8 @@ START_TEST(every_executor_that_serves_is_counted)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_NOTHING), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->servings), 3);
 }
-END_TEST
 
-START_TEST(what_is_done_stays_done)
+TEST(doubt, what_is_done_stays_done)
 {
 	for (int i = 0; i < 100; i++)
 		fixture_launch(1, FRMPS_CMD_MARK, 1);
@@ -72,9 +70,8 @@ START_TEST(what_is_done_stays_done)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 101);
 }
-END_TEST
 
-START_TEST(a_kernel_in_doubt_is_a_fault_that_names_it)
+TEST(doubt, a_kernel_in_doubt_is_a_fault_that_names_it)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
@@ -85,9 +82,8 @@ START_TEST(a_kernel_in_doubt_is_a_fault_that_names_it)
 	/* Nothing is claimed to be done that is not. */
 	ck_assert_uint_eq(fixture_done(1), 0);
 }
-END_TEST
 
-START_TEST(a_kernel_in_doubt_is_repeated_if_the_client_vouches)
+TEST(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches)
 {
 	for (uint8_t i = 1; i <= 3; i++)
 		fixture_launch(1, 0, i);
@@ -102,11 +98,10 @@ START_TEST(a_kernel_in_doubt_is_repeated_if_the_client_vouches)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 3);
 }
-END_TEST
 
 /* Rounds of upload, kernel, fetch without a wait between them: marks keep one round in doubt at a
  * time. */
-START_TEST(rounds_are_repeated_if_the_client_vouches)
+TEST(doubt, rounds_are_repeated_if_the_client_vouches)
 {
 	let_replay();
 	for (uint8_t i = 1; i <= 5; i++) {
@@ -126,9 +121,8 @@ START_TEST(rounds_are_repeated_if_the_client_vouches)
 	ck_assert_uint_eq(fake_call(FAKE_LAUNCH, 0)->value, 2);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 8);
 }
-END_TEST
 
-START_TEST(copies_are_repeated)
+TEST(doubt, copies_are_repeated)
 {
 	fixture_copy(1, x, y, 64, 0);
 	fixture_set(2, FIXTURE_WINDOW + 8192, 64);
@@ -138,10 +132,9 @@ START_TEST(copies_are_repeated)
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
 	ck_assert_uint_eq(fake_count(FAKE_SET), 2);
 }
-END_TEST
 
 /* The same two, were it not that any address may be any memory. */
-START_TEST(memory_at_two_addresses_may_be_any)
+TEST(doubt, memory_at_two_addresses_may_be_any)
 {
 	fixture_copy(1, x, y, 64, 0);
 	fixture_set(2, FIXTURE_WINDOW + 8192, 64);
@@ -152,9 +145,8 @@ START_TEST(memory_at_two_addresses_may_be_any)
 		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS, "a fault"),
 		TAKEOVER_FAULTED);
 }
-END_TEST
 
-START_TEST(a_copy_whose_source_may_be_gone_is_a_fault)
+TEST(doubt, a_copy_whose_source_may_be_gone_is_a_fault)
 {
 	fixture_copy(1, x, y, 64, 0);
 	fixture_set(1, y + 32, 64);
@@ -162,9 +154,8 @@ START_TEST(a_copy_whose_source_may_be_gone_is_a_fault)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "copy"));
 }
-END_TEST
 
-START_TEST(a_mark_that_did_not_arrive_bounds_the_doubt)
+TEST(doubt, a_mark_that_did_not_arrive_bounds_the_doubt)
 {
 	/* The copy has a mark behind it that did not arrive: the fill of its source cannot have
 	 * begun. */
@@ -180,9 +171,8 @@ START_TEST(a_mark_that_did_not_arrive_bounds_the_doubt)
 	ck_assert_int_lt(fake_position(FAKE_SET, 0), fake_position(FAKE_LAUNCH, 0));
 	ck_assert_int_ge(fake_position(FAKE_COPY, 0), 0);
 }
-END_TEST
 
-START_TEST(a_wait_that_did_not_pass_bounds_the_doubt)
+TEST(doubt, a_wait_that_did_not_pass_bounds_the_doubt)
 {
 	uint64_t seq = fixture_copy(1, x, y, 64, 0);
 
@@ -198,9 +188,8 @@ START_TEST(a_wait_that_did_not_pass_bounds_the_doubt)
 	ck_assert_uint_eq(fake_count(FAKE_WAIT), 1);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(the_awaited_mark_came_and_the_kernel_is_in_doubt)
+TEST(doubt, the_awaited_mark_came_and_the_kernel_is_in_doubt)
 {
 	uint64_t seq = fixture_copy(1, x, y, 64, 0);
 
@@ -211,9 +200,8 @@ START_TEST(the_awaited_mark_came_and_the_kernel_is_in_doubt)
 	ck_assert_uint_eq(fixture_done(1), 1);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 }
-END_TEST
 
-START_TEST(waiting_commands_are_simply_issued)
+TEST(doubt, waiting_commands_are_simply_issued)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	fixture_launch(1, 0, 2);
@@ -229,9 +217,8 @@ START_TEST(waiting_commands_are_simply_issued)
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 3);
 }
-END_TEST
 
-START_TEST(a_host_function_proves_what_is_before_it)
+TEST(doubt, a_host_function_proves_what_is_before_it)
 {
 	fixture_launch(1, 0, 1);
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
@@ -242,9 +229,8 @@ START_TEST(a_host_function_proves_what_is_before_it)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fixture_done(1), 1);
 }
-END_TEST
 
-START_TEST(a_satisfied_wait_is_not_repeated)
+TEST(doubt, a_satisfied_wait_is_not_repeated)
 {
 	struct frmps_wait_value wait = {.address = FIXTURE_WINDOW + FIXTURE_DEVICE,
 		.value = 1,
@@ -261,9 +247,8 @@ START_TEST(a_satisfied_wait_is_not_repeated)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(a_signal_in_doubt_is_a_fault)
+TEST(doubt, a_signal_in_doubt_is_a_fault)
 {
 	struct frmps_write_value body = {.address = x, .value = 5, .bytes = 8};
 
@@ -271,9 +256,8 @@ START_TEST(a_signal_in_doubt_is_a_fault)
 	fixture_turn();
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 }
-END_TEST
 
-START_TEST(a_signal_behind_a_copy_that_is_not_done_did_not_happen)
+TEST(doubt, a_signal_behind_a_copy_that_is_not_done_did_not_happen)
 {
 	struct frmps_write_value body = {.address = x + 8192, .value = 5, .bytes = 8};
 
@@ -282,9 +266,8 @@ START_TEST(a_signal_behind_a_copy_that_is_not_done_did_not_happen)
 	fixture_turn();
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
 }
-END_TEST
 
-START_TEST(the_culprit_is_faulted)
+TEST(doubt, the_culprit_is_faulted)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
@@ -293,9 +276,8 @@ START_TEST(the_culprit_is_faulted)
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
-END_TEST
 
-START_TEST(a_record_that_is_in_journal_and_ring_runs_once)
+TEST(rest, a_record_that_is_in_journal_and_ring_runs_once)
 {
 	uint64_t head;
 
@@ -316,18 +298,16 @@ START_TEST(a_record_that_is_in_journal_and_ring_runs_once)
 	for (uint8_t i = 0; i < 3; i++)
 		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, i + 2u);
 }
-END_TEST
 
-START_TEST(what_lies_on_the_ring_is_served)
+TEST(rest, what_lies_on_the_ring_is_served)
 {
 	fixture_launch(1, 0, 1);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 }
-END_TEST
 
-START_TEST(a_second_death_in_the_middle_of_a_promotion)
+TEST(rest, a_second_death_in_the_middle_of_a_promotion)
 {
 	fixture_copy(1, x, y, 64, 0);
 	fixture_copy(1, x + 8192, y, 64, 0);
@@ -345,9 +325,8 @@ START_TEST(a_second_death_in_the_middle_of_a_promotion)
 	ck_assert_uint_eq(fixture_done(1), 2);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->generation), 3);
 }
-END_TEST
 
-START_TEST(timelines_of_dead_generations_do_not_count)
+TEST(rest, timelines_of_dead_generations_do_not_count)
 {
 	for (int i = 0; i < 10; i++) {
 		fixture_launch(1, FRMPS_CMD_MARK, 1);
@@ -357,7 +336,6 @@ START_TEST(timelines_of_dead_generations_do_not_count)
 		ck_assert_uint_eq(fixture_done(1), (unsigned)i + 1);
 	}
 }
-END_TEST
 
 static const struct frmps_event_record timed = {.event = 1, .flags = FRMPS_EVENT_TIMING};
 
@@ -367,7 +345,7 @@ static const struct shm_time *time_of_event(void)
 	return &fixture.client.times[1];
 }
 
-START_TEST(a_time_outlives_the_executor)
+TEST(rest, a_time_outlives_the_executor)
 {
 	fake.time = (struct backend_time){.local = 500, .device = 70500};
 	fake.time_code = CUDA_ERROR_NOT_READY;
@@ -395,11 +373,10 @@ START_TEST(a_time_outlives_the_executor)
 	ck_assert_uint_eq(
 		word_acquire(&time_of_event()->epoch), word_acquire(&fixture.client.server->generation));
 }
-END_TEST
 
 /* The executor died between the mark and its own look: the client learns that nobody knows the
  * time. */
-START_TEST(a_time_that_nobody_wrote_is_said_to_be_lost)
+TEST(rest, a_time_that_nobody_wrote_is_said_to_be_lost)
 {
 	fake.time_code = CUDA_ERROR_NOT_READY;
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
@@ -410,10 +387,9 @@ START_TEST(a_time_that_nobody_wrote_is_said_to_be_lost)
 	ck_assert_uint_eq(word_acquire(&time_of_event()->record), 0);
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].untimed), 1);
 }
-END_TEST
 
 /* It was not done: the next executor records it again, and knows when. */
-START_TEST(a_record_that_is_repeated_has_a_time)
+TEST(rest, a_record_that_is_repeated_has_a_time)
 {
 	fake.time = (struct backend_time){.local = 1, .device = 2};
 	fixture_copy(1, x, y, 64, 0);
@@ -428,11 +404,10 @@ START_TEST(a_record_that_is_repeated_has_a_time)
 	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 2));
 	ck_assert_uint_eq(word_acquire(&time_of_event()->epoch), 2);
 }
-END_TEST
 
 /* The program recorded it again elsewhere, and that was over; what its first stream comes to
  * afterwards nobody asks for. */
-START_TEST(the_time_of_another_record_is_not_told)
+TEST(rest, the_time_of_another_record_is_not_told)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
@@ -451,18 +426,16 @@ START_TEST(the_time_of_another_record_is_not_told)
 	/* Whoever asks for the one in the second stream does not get that of the first. */
 	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 2));
 }
-END_TEST
 
-START_TEST(a_stray_write_into_the_timeline_is_not_believed)
+TEST(rest, a_stray_write_into_the_timeline_is_not_believed)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
 	word_release(&fixture.tenant->timeline->stream[1].done, 1000000);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 }
-END_TEST
 
-START_TEST(a_broken_journal_is_a_fault)
+TEST(rest, a_broken_journal_is_a_fault)
 {
 	fixture_launch(1, 0, 1);
 	fixture_launch(1, 0, 2);
@@ -471,9 +444,8 @@ START_TEST(a_broken_journal_is_a_fault)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "journal"));
 }
-END_TEST
 
-START_TEST(a_long_backlog_is_issued_in_turns)
+TEST(rest, a_long_backlog_is_issued_in_turns)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	for (unsigned i = 0; i < 1000; i++) {
@@ -491,10 +463,9 @@ START_TEST(a_long_backlog_is_issued_in_turns)
 		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, (uint8_t)i);
 	ck_assert_uint_eq(fixture_done(1), 1001);
 }
-END_TEST
 
 /* Whatever ran may have written there; where nothing did, the images are as they were. */
-START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
+TEST(rest, variables_that_were_lost_are_a_fault_if_anything_ran)
 {
 	range_set_add(&fixture.tenant->globals, 0x7000, 16);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
@@ -512,7 +483,6 @@ START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "in its modules' variables"));
 }
-END_TEST
 
 static jmp_buf killed;
 
@@ -526,7 +496,7 @@ static CUresult mark_and_die(struct backend_stream *stream, void *word, uint64_t
 }
 
 /* The program has seen it, and uses the piece of arena again. */
-START_TEST(what_the_program_has_seen_done_is_done)
+TEST(doubt, what_the_program_has_seen_done_is_done)
 {
 	static struct backend_ops ops;
 
@@ -544,9 +514,8 @@ START_TEST(what_the_program_has_seen_done_is_done)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
 }
-END_TEST
 
-START_TEST(a_session_that_the_daemon_has_ended_is_not_served)
+TEST(doubt, a_session_that_the_daemon_has_ended_is_not_served)
 {
 	fixture_kill();
 	word_release(&fixture.tenant->view.server->state, SHM_SESSION_CLOSED);
@@ -554,10 +523,9 @@ START_TEST(a_session_that_the_daemon_has_ended_is_not_served)
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_CLOSED);
 	ck_assert_uint_eq(word_relaxed(&fixture.tenant->generation), 0);
 }
-END_TEST
 
 /* The sign came when it was not served here. */
-START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
+TEST(doubt, a_session_is_as_doubtful_as_those_that_were_there)
 {
 	fixture_kill();
 	fixture.executor.contain.phase = CONTAIN_SUSPECTED;
@@ -565,7 +533,6 @@ START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), SHM_DOUBT);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }
-END_TEST
 
 /* ---- several sessions ---- */
 
@@ -660,7 +627,7 @@ static CUresult copy_and_look(struct backend_stream *stream, const struct backen
 	return fake_ops.copy(stream, copy);
 }
 
-START_TEST(nobody_is_served_before_all_are_taken_over)
+TEST(several, nobody_is_served_before_all_are_taken_over)
 {
 	static struct backend_ops ops;
 
@@ -673,15 +640,13 @@ START_TEST(nobody_is_served_before_all_are_taken_over)
 	ck_assert_ptr_nonnull(fixture.tenant->thread);
 	ck_assert_uint_ne(word_acquire(&neighbour->view.server->wake), neighbour_woken);
 }
-END_TEST
 
-START_TEST(a_session_is_served_once_however_often_it_is_activated)
+TEST(several, a_session_is_served_once_however_often_it_is_activated)
 {
 	activate_both();
 	activate_both();
 	ck_assert_uint_eq(fixture.executor.pool.threads->load, 2);
 }
-END_TEST
 
 int main(void)
 {
@@ -690,42 +655,10 @@ int main(void)
 	      *several = suite_case(suite, "several");
 
 	tcase_add_checked_fixture(doubt, fixture_open_default, fixture_close);
-	tcase_add_test(doubt, nothing_happened_yet);
-	tcase_add_test(doubt, every_executor_that_serves_is_counted);
-	tcase_add_test(doubt, what_is_done_stays_done);
-	tcase_add_test(doubt, what_the_program_has_seen_done_is_done);
-	tcase_add_test(doubt, a_session_that_the_daemon_has_ended_is_not_served);
-	tcase_add_test(doubt, a_session_is_as_doubtful_as_those_that_were_there);
-	tcase_add_test(doubt, a_kernel_in_doubt_is_a_fault_that_names_it);
-	tcase_add_test(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches);
-	tcase_add_test(doubt, rounds_are_repeated_if_the_client_vouches);
-	tcase_add_test(doubt, copies_are_repeated);
-	tcase_add_test(doubt, memory_at_two_addresses_may_be_any);
-	tcase_add_test(doubt, a_copy_whose_source_may_be_gone_is_a_fault);
-	tcase_add_test(doubt, a_mark_that_did_not_arrive_bounds_the_doubt);
-	tcase_add_test(doubt, a_wait_that_did_not_pass_bounds_the_doubt);
-	tcase_add_test(doubt, the_awaited_mark_came_and_the_kernel_is_in_doubt);
-	tcase_add_test(doubt, waiting_commands_are_simply_issued);
-	tcase_add_test(doubt, a_host_function_proves_what_is_before_it);
-	tcase_add_test(doubt, a_satisfied_wait_is_not_repeated);
-	tcase_add_test(doubt, a_signal_in_doubt_is_a_fault);
-	tcase_add_test(doubt, a_signal_behind_a_copy_that_is_not_done_did_not_happen);
-	tcase_add_test(doubt, the_culprit_is_faulted);
+	suite_add(doubt, "doubt");
 	tcase_add_checked_fixture(rest, fixture_open_default, fixture_close);
-	tcase_add_test(rest, a_record_that_is_in_journal_and_ring_runs_once);
-	tcase_add_test(rest, what_lies_on_the_ring_is_served);
-	tcase_add_test(rest, a_second_death_in_the_middle_of_a_promotion);
-	tcase_add_test(rest, timelines_of_dead_generations_do_not_count);
-	tcase_add_test(rest, a_time_outlives_the_executor);
-	tcase_add_test(rest, a_time_that_nobody_wrote_is_said_to_be_lost);
-	tcase_add_test(rest, a_record_that_is_repeated_has_a_time);
-	tcase_add_test(rest, the_time_of_another_record_is_not_told);
-	tcase_add_test(rest, a_stray_write_into_the_timeline_is_not_believed);
-	tcase_add_test(rest, a_broken_journal_is_a_fault);
-	tcase_add_test(rest, variables_that_were_lost_are_a_fault_if_anything_ran);
-	tcase_add_test(rest, a_long_backlog_is_issued_in_turns);
+	suite_add(rest, "rest");
 	tcase_add_checked_fixture(several, open_neighbours, close_neighbours);
-	tcase_add_test(several, nobody_is_served_before_all_are_taken_over);
-	tcase_add_test(several, a_session_is_served_once_however_often_it_is_activated);
+	suite_add(several, "several");
 	return suite_run(suite);
 }

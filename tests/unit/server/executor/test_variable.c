@@ -36,7 +36,7 @@ static CUresult fill(void)
 	return fill_at(FIXTURE_WINDOW);
 }
 
-START_TEST(first_values_go_to_memory_of_the_program_alone)
+TEST(variable, first_values_go_to_memory_of_the_program_alone)
 {
 	ck_assert_int_eq(fill_at(FIXTURE_WINDOW + FIXTURE_DEVICE / 2), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(fill_at(FIXTURE_WINDOW - 32), CUDA_ERROR_INVALID_VALUE);
@@ -44,11 +44,10 @@ START_TEST(first_values_go_to_memory_of_the_program_alone)
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 	ck_assert_int_eq(fill_at((uintptr_t)fixture.host), CUDA_SUCCESS);
 }
-END_TEST
 
 /* It is nobody's fault, and no more than late: until then nothing of the session may be somebody
  * else's. */
-START_TEST(first_values_that_come_late_are_waited_for)
+TEST(variable, first_values_that_come_late_are_waited_for)
 {
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 	ck_assert(!variable_is_late(fixture.tenant));
@@ -63,9 +62,8 @@ START_TEST(first_values_that_come_late_are_waited_for)
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
-END_TEST
 
-START_TEST(a_mark_that_failed_is_tried_again)
+TEST(variable, a_mark_that_failed_is_tried_again)
 {
 	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
 	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
@@ -79,7 +77,6 @@ START_TEST(a_mark_that_failed_is_tried_again)
 	ck_assert(!variable_is_late(fixture.tenant));
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 }
-END_TEST
 
 static void *fill_in_a_thread(void *unused)
 {
@@ -89,7 +86,7 @@ static void *fill_in_a_thread(void *unused)
 
 /* Whoever ends meanwhile is not told that its own work does not end: that would end the
  * executor. */
-START_TEST(first_values_on_their_way_are_nobody_elses)
+TEST(variable, first_values_on_their_way_are_nobody_elses)
 {
 	struct tenant *other = tenant_new(&fixture.executor, 78);
 	pthread_t thread;
@@ -107,7 +104,6 @@ START_TEST(first_values_on_their_way_are_nobody_elses)
 	ck_assert(!variable_is_late(fixture.tenant));
 	tenant_unref(other);
 }
-END_TEST
 
 /* ---- what kernels leave behind ---- */
 
@@ -124,7 +120,7 @@ static void load_module(uint32_t variables, const char *more)
 	kernel.leaves = remains_are_left_by(fixture.tenant, &module, "kernel");
 }
 
-START_TEST(what_kernels_wrote_is_lost)
+TEST_LOOP(variable, what_kernels_wrote_is_lost, 0, 2)
 {
 	load_module(_i ? 0 : 1, _i ? "its kernels dream" : NULL);
 	ck_assert(module.leaves);
@@ -132,9 +128,8 @@ START_TEST(what_kernels_wrote_is_lost)
 	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(remains_are_lost(fixture.tenant));
 }
-END_TEST
 
-START_TEST(what_did_not_run_is_as_it_was_loaded)
+TEST(variable, what_did_not_run_is_as_it_was_loaded)
 {
 	load_module(1, NULL);
 	kernel.leaves = false;
@@ -145,10 +140,9 @@ START_TEST(what_did_not_run_is_as_it_was_loaded)
 	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(!remains_are_lost(fixture.tenant));
 }
-END_TEST
 
 /* Its number is free again. */
-START_TEST(an_unloaded_module_leaves_nothing)
+TEST(variable, an_unloaded_module_leaves_nothing)
 {
 	load_module(1, NULL);
 	remains_note_launch(fixture.tenant, &kernel);
@@ -158,10 +152,9 @@ START_TEST(an_unloaded_module_leaves_nothing)
 	load_module(1, NULL);
 	ck_assert(!remains_are_lost(fixture.tenant));
 }
-END_TEST
 
 /* A standby has nothing on a device: the launches are of the executor that serves the session. */
-START_TEST(a_standby_that_unloads_forgets_no_launch)
+TEST(variable, a_standby_that_unloads_forgets_no_launch)
 {
 	load_module(1, NULL);
 	remains_note_launch(fixture.tenant, &kernel);
@@ -171,7 +164,6 @@ START_TEST(a_standby_that_unloads_forgets_no_launch)
 	remains_forget(fixture.tenant, &module);
 	ck_assert(!remains_are_lost(fixture.tenant));
 }
-END_TEST
 
 int main(void)
 {
@@ -180,14 +172,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 60);
 	tcase_add_checked_fixture(tests, open_path, close_path);
-	tcase_add_test(tests, first_values_go_to_memory_of_the_program_alone);
-	tcase_add_test(tests, first_values_that_come_late_are_waited_for);
-	tcase_add_test(tests, a_mark_that_failed_is_tried_again);
-	tcase_add_test(tests, first_values_on_their_way_are_nobody_elses);
-	tcase_add_loop_test(tests, what_kernels_wrote_is_lost, 0, 2);
-	tcase_add_test(tests, what_did_not_run_is_as_it_was_loaded);
-	tcase_add_test(tests, an_unloaded_module_leaves_nothing);
-	tcase_add_test(tests, a_standby_that_unloads_forgets_no_launch);
+	suite_add(tests, "variable");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -75,7 +75,7 @@ static void fault_first_session(void)
 	say(WIRE_FAULT, fake_session(fake, 0)->number);
 }
 
-START_TEST(everybody_else_goes_on)
+TEST(contained, everybody_else_goes_on)
 {
 	boot();
 	for (int i = 0; i < 2; i++) {
@@ -91,10 +91,9 @@ START_TEST(everybody_else_goes_on)
 		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
-END_TEST
 
 /* Warps of both grids fault in each round, until all of both have ended. */
-START_TEST(two_grids_that_fault_in_turn_are_two_faults)
+TEST(contained, two_grids_that_fault_in_turn_are_two_faults)
 {
 	boot();
 	fake->config.quarantine_faults = 3;
@@ -107,10 +106,9 @@ START_TEST(two_grids_that_fault_in_turn_are_two_faults)
 			&fake->daemon, fake_session(fake, i)->uid, fake_session(fake, i)->identity));
 	end();
 }
-END_TEST
 
 /* They cost nobody an executor, so a program can have one after the other. */
-START_TEST(faults_of_one_user_do_not_fill_the_log)
+TEST(contained, faults_of_one_user_do_not_fill_the_log)
 {
 	boot();
 	for (unsigned i = 0; i < 700; i++)
@@ -119,7 +117,6 @@ START_TEST(faults_of_one_user_do_not_fill_the_log)
 	ck_assert_uint_eq(fake->daemon.counters.log_lines_left_out, 100);
 	end();
 }
-END_TEST
 
 /* The fault comes out while the executor is halted for a sign of it, and is the reason for the next
  * one. */
@@ -151,7 +148,7 @@ static void expect_success(uint64_t id)
 }
 
 /* It has it mapped until it ends. */
-START_TEST(freed_memory_that_the_former_executor_still_has_mapped_is_waited_for)
+TEST(contained, freed_memory_that_the_former_executor_still_has_mapped_is_waited_for)
 {
 	struct fake_child *keeper;
 	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .range = {.bytes = UINT64_C(2) << 20}};
@@ -180,7 +177,6 @@ START_TEST(freed_memory_that_the_former_executor_still_has_mapped_is_waited_for)
 	expect_success(id);
 	end();
 }
-END_TEST
 
 /* The second session has just had something on the device; what is left of the first is there. */
 static void work(void)
@@ -212,7 +208,7 @@ static void expect_end(enum session_recover recover, unsigned counted)
 
 /* It contains faults, and has seen no sign of another: what is done is done, whoever was at work
  * last. */
-START_TEST(a_silence_is_nobodys_doing)
+TEST(contained, a_silence_is_nobodys_doing)
 {
 	boot();
 	fault_first_session();
@@ -222,11 +218,10 @@ START_TEST(a_silence_is_nobodys_doing)
 	expect_end(SESSION_RECOVER_NOTHING, 1);
 	end();
 }
-END_TEST
 
 /* The words of the first fault say nothing of that one, and a mark that came since proves
  * nothing. */
-START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
+TEST_LOOP(contained, a_silence_in_the_middle_of_a_fault_is_told, 0, 2)
 {
 	boot();
 	fault_first_session();
@@ -238,10 +233,9 @@ START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
 	expect_end(SESSION_RECOVER_UNSURE, 2);
 	end();
 }
-END_TEST
 
 /* So is one that is killed there. */
-START_TEST(a_death_in_the_middle_of_a_fault_is_told)
+TEST(contained, a_death_in_the_middle_of_a_fault_is_told)
 {
 	boot();
 	fault_first_session();
@@ -250,11 +244,10 @@ START_TEST(a_death_in_the_middle_of_a_fault_is_told)
 	expect_end(SESSION_RECOVER_UNSURE, 2);
 	end();
 }
-END_TEST
 
 /* Nor do the words, or a line of the kernel log, explain a death for which somebody else was the
  * reason. */
-START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
+TEST_LOOP(contained, a_death_behind_a_contained_fault_is_nobodys_doing, 0, 2)
 {
 	boot();
 	evidence_take_xid(
@@ -267,10 +260,9 @@ START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
 	expect_end(SESSION_RECOVER_NOTHING, 1);
 	end();
 }
-END_TEST
 
 /* It was told of in the middle of a halt: nothing else says whose fault that was. */
-START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
+TEST(contained, a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 {
 	boot();
 	work();
@@ -281,10 +273,9 @@ START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
-END_TEST
 
 /* Somebody's work ends: it is alive, whatever keeps it from answering. */
-START_TEST(one_whose_work_goes_on_has_more_time)
+TEST(contained, one_whose_work_goes_on_has_more_time)
 {
 	struct shm_view *view;
 	uint64_t begin_us, done = 0;
@@ -303,9 +294,8 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 	FAKE_RUN_WHILE(fake, !first->killed);
 	end();
 }
-END_TEST
 
-START_TEST(a_sign_of_its_own_halts_it)
+TEST(contained, a_sign_of_its_own_halts_it)
 {
 	boot();
 	say(WIRE_SUSPECT, 0);
@@ -314,9 +304,8 @@ START_TEST(a_sign_of_its_own_halts_it)
 	fake_expect(fake, first->socket, WIRE_HALT);
 	end();
 }
-END_TEST
 
-START_TEST(a_later_fault_goes_the_ordinary_way)
+TEST(contained, a_later_fault_goes_the_ordinary_way)
 {
 	boot();
 	fault_first_session();
@@ -326,9 +315,8 @@ START_TEST(a_later_fault_goes_the_ordinary_way)
 	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
 	end();
 }
-END_TEST
 
-START_TEST(a_held_session_that_faulted_stays_so)
+TEST(contained, a_held_session_that_faulted_stays_so)
 {
 	boot();
 	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
@@ -338,7 +326,6 @@ START_TEST(a_held_session_that_faulted_stays_so)
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -347,18 +334,6 @@ int main(void)
 
 	fake_prepare();
 	tests = suite_case(suite, "contained");
-	tcase_add_test(tests, everybody_else_goes_on);
-	tcase_add_test(tests, two_grids_that_fault_in_turn_are_two_faults);
-	tcase_add_test(tests, faults_of_one_user_do_not_fill_the_log);
-	tcase_add_test(tests, freed_memory_that_the_former_executor_still_has_mapped_is_waited_for);
-	tcase_add_test(tests, a_silence_is_nobodys_doing);
-	tcase_add_loop_test(tests, a_silence_in_the_middle_of_a_fault_is_told, 0, 2);
-	tcase_add_test(tests, a_death_in_the_middle_of_a_fault_is_told);
-	tcase_add_loop_test(tests, a_death_behind_a_contained_fault_is_nobodys_doing, 0, 2);
-	tcase_add_test(tests, a_fault_that_comes_out_while_it_is_halted_is_the_reason);
-	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
-	tcase_add_test(tests, a_sign_of_its_own_halts_it);
-	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
-	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
+	suite_add(tests, "contained");
 	return suite_run(suite);
 }

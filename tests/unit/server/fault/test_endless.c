@@ -96,7 +96,7 @@ static void leave_all(void)
 		fake_leave(fake, &clients[i]);
 }
 
-START_TEST(a_program_over_its_limit_ends_alone)
+TEST(endless, a_program_over_its_limit_ends_alone)
 {
 	boot();
 	ask();
@@ -121,12 +121,11 @@ START_TEST(a_program_over_its_limit_ends_alone)
 	leave_all();
 	end();
 }
-END_TEST
 
 static const int32_t failures[] = {
 	CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_READY, CUDA_ERROR_INVALID_CONTEXT};
 
-START_TEST(an_executor_that_cannot_end_it_is_replaced)
+TEST_LOOP(endless, an_executor_that_cannot_end_it_is_replaced, 0, 3)
 {
 	boot();
 	ask();
@@ -144,9 +143,8 @@ START_TEST(an_executor_that_cannot_end_it_is_replaced)
 	leave_all();
 	end();
 }
-END_TEST
 
-START_TEST(an_executor_that_does_not_answer_is_replaced)
+TEST(endless, an_executor_that_does_not_answer_is_replaced)
 {
 	boot();
 	ask();
@@ -164,9 +162,8 @@ START_TEST(an_executor_that_does_not_answer_is_replaced)
 	leave_all();
 	end();
 }
-END_TEST
 
-START_TEST(the_next_executor_is_asked_anew)
+TEST(endless, the_next_executor_is_asked_anew)
 {
 	boot();
 	ask();
@@ -183,10 +180,9 @@ START_TEST(the_next_executor_is_asked_anew)
 	leave_all();
 	end();
 }
-END_TEST
 
 /* No kernel of it was on the device, and somebody else's was. */
-START_TEST(the_time_of_a_program_that_waits_for_others_begins_anew)
+TEST(endless, the_time_of_a_program_that_waits_for_others_begins_anew)
 {
 	boot();
 	ask();
@@ -201,10 +197,9 @@ START_TEST(the_time_of_a_program_that_waits_for_others_begins_anew)
 	leave_all();
 	end();
 }
-END_TEST
 
 /* A program that is told an error ends, as a rule before its kernels have. */
-START_TEST(the_program_is_gone_before_the_answer)
+TEST_LOOP(endless, the_program_is_gone_before_the_answer, 0, 2)
 {
 	boot();
 	ask();
@@ -230,9 +225,8 @@ START_TEST(the_program_is_gone_before_the_answer)
 	fake_leave(fake, &clients[1]);
 	end();
 }
-END_TEST
 
-START_TEST(a_fault_of_the_program_comes_first)
+TEST(endless, a_fault_of_the_program_comes_first)
 {
 	boot();
 	ask();
@@ -245,9 +239,8 @@ START_TEST(a_fault_of_the_program_comes_first)
 	leave_all();
 	end();
 }
-END_TEST
 
-START_TEST(a_promotion_that_is_under_way_is_not_disturbed)
+TEST(endless, a_promotion_that_is_under_way_is_not_disturbed)
 {
 	boot();
 	ask();
@@ -259,9 +252,8 @@ START_TEST(a_promotion_that_is_under_way_is_not_disturbed)
 	leave_all();
 	end();
 }
-END_TEST
 
-START_TEST(kernels_of_a_program_that_is_gone_were_ended)
+TEST(endless, kernels_of_a_program_that_is_gone_were_ended)
 {
 	boot();
 	fake_leave(fake, &clients[0]);
@@ -278,7 +270,6 @@ START_TEST(kernels_of_a_program_that_is_gone_were_ended)
 	fake_leave(fake, &clients[1]);
 	end();
 }
-END_TEST
 
 static void wait_for_question(void)
 {
@@ -289,7 +280,7 @@ static void wait_for_question(void)
 }
 
 /* The first question is that of a daemon that has died since: nobody knows of it. */
-START_TEST(the_limit_leads_there_until_the_work_is_done)
+TEST(endless, the_limit_leads_there_until_the_work_is_done)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
@@ -304,10 +295,9 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 	leave_all();
 	end();
 }
-END_TEST
 
 /* Its other kernels go on behind a fault of one, for as long as the program stays. */
-START_TEST(the_limit_holds_for_a_program_that_has_faulted)
+TEST(endless, the_limit_holds_for_a_program_that_has_faulted)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
@@ -322,10 +312,9 @@ START_TEST(the_limit_holds_for_a_program_that_has_faulted)
 	leave_all();
 	end();
 }
-END_TEST
 
 /* Who does not wait may come last. */
-START_TEST(everybody_over_the_limit_is_asked)
+TEST(endless, everybody_over_the_limit_is_asked)
 {
 	struct pollfd poller;
 
@@ -341,9 +330,8 @@ START_TEST(everybody_over_the_limit_is_asked)
 	leave_all();
 	end();
 }
-END_TEST
 
-START_TEST(a_program_leaves_while_it_is_looked_at)
+TEST(endless, a_program_leaves_while_it_is_looked_at)
 {
 	boot();
 	ask();
@@ -356,9 +344,8 @@ START_TEST(a_program_leaves_while_it_is_looked_at)
 	fake_leave(fake, &clients[1]);
 	end();
 }
-END_TEST
 
-START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
+TEST(endless, who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
 {
 	uint64_t answered_us;
 
@@ -373,7 +360,6 @@ START_TEST(who_waits_for_others_is_asked_once_in_the_time_of_the_limit)
 	leave_all();
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -383,19 +369,6 @@ int main(void)
 	fake_prepare();
 	suite = suite_create("endless");
 	tests = suite_case(suite, "endless");
-	tcase_add_test(tests, a_program_over_its_limit_ends_alone);
-	tcase_add_test(tests, the_time_of_a_program_that_waits_for_others_begins_anew);
-	tcase_add_test(tests, everybody_over_the_limit_is_asked);
-	tcase_add_test(tests, a_program_leaves_while_it_is_looked_at);
-	tcase_add_test(tests, who_waits_for_others_is_asked_once_in_the_time_of_the_limit);
-	tcase_add_loop_test(tests, an_executor_that_cannot_end_it_is_replaced, 0, 3);
-	tcase_add_test(tests, an_executor_that_does_not_answer_is_replaced);
-	tcase_add_test(tests, the_next_executor_is_asked_anew);
-	tcase_add_loop_test(tests, the_program_is_gone_before_the_answer, 0, 2);
-	tcase_add_test(tests, a_fault_of_the_program_comes_first);
-	tcase_add_test(tests, a_promotion_that_is_under_way_is_not_disturbed);
-	tcase_add_test(tests, kernels_of_a_program_that_is_gone_were_ended);
-	tcase_add_test(tests, the_limit_leads_there_until_the_work_is_done);
-	tcase_add_test(tests, the_limit_holds_for_a_program_that_has_faulted);
+	suite_add(tests, "endless");
 	return suite_run(suite);
 }

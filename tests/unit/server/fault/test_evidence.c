@@ -49,7 +49,7 @@ static void expect_nothing_happened(void)
 }
 
 /* Starting, warming, warm: it runs nothing that could have faulted. */
-START_TEST(one_that_serves_nobody_goes_on)
+TEST(evidence, one_that_serves_nobody_goes_on)
 {
 	struct fake_child *next;
 
@@ -69,10 +69,9 @@ START_TEST(one_that_serves_nobody_goes_on)
 	ck_assert_int_eq(next->worker->state, WORKER_WARM);
 	end();
 }
-END_TEST
 
 /* The exception of another process is a line in the log here. */
-START_TEST(a_sign_alone_costs_nothing)
+TEST(evidence, a_sign_alone_costs_nothing)
 {
 	boot();
 	evidence_take_xid(active->worker, &exception);
@@ -87,10 +86,9 @@ START_TEST(a_sign_alone_costs_nothing)
 	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	end();
 }
-END_TEST
 
 /* The executor speaks of its faults itself. */
-START_TEST(an_executor_is_not_ended_by_the_log)
+TEST_LOOP(evidence, an_executor_is_not_ended_by_the_log, 0, 2)
 {
 	boot();
 	active->worker->contains = _i & 1;
@@ -98,10 +96,9 @@ START_TEST(an_executor_is_not_ended_by_the_log)
 	expect_nothing_happened();
 	end();
 }
-END_TEST
 
 /* What it said in particular counts where something else shows that there is a fault. */
-START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
+TEST(evidence, a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
 {
 	boot();
 	evidence_take_xid(active->worker, &exception);
@@ -112,11 +109,10 @@ START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
 	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	end();
 }
-END_TEST
 
 /* It ended before it wrote who had work on the device. What was done by then proves nothing, unless
  * it sees exceptions. */
-START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
+TEST_LOOP(evidence, who_had_work_behind_a_line_of_the_log_is_told, 0, 2)
 {
 	struct session *session;
 
@@ -134,7 +130,6 @@ START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
 	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -143,10 +138,6 @@ int main(void)
 
 	fake_prepare();
 	tests = suite_case(suite, "evidence");
-	tcase_add_test(tests, one_that_serves_nobody_goes_on);
-	tcase_add_test(tests, a_sign_alone_costs_nothing);
-	tcase_add_loop_test(tests, an_executor_is_not_ended_by_the_log, 0, 2);
-	tcase_add_test(tests, a_line_of_the_log_is_the_code_of_an_executor_that_crashes);
-	tcase_add_loop_test(tests, who_had_work_behind_a_line_of_the_log_is_told, 0, 2);
+	suite_add(tests, "evidence");
 	return suite_run(suite);
 }

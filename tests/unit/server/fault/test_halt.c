@@ -96,7 +96,7 @@ static void expect_activate(const uint32_t *recover, uint32_t count)
 		ck_assert_uint_eq(fake->message.activate.recover.at[i], recover[i]);
 }
 
-START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
+TEST(halt, survivors_finish_and_nobody_waits_for_the_old_process)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING};
 
@@ -125,10 +125,9 @@ START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
 	end(2);
 }
-END_TEST
 
 /* One of its threads may have looked whether it is halted, and answered behind that. */
-START_TEST(an_answer_that_comes_behind_the_hand_over_is_asked_for_again)
+TEST(halt, an_answer_that_comes_behind_the_hand_over_is_asked_for_again)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 	uint64_t asked;
@@ -152,7 +151,6 @@ START_TEST(an_answer_that_comes_behind_the_hand_over_is_asked_for_again)
 	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
-END_TEST
 
 /* The context is dead, and a survivor's work will not end. */
 static void stall(void)
@@ -170,7 +168,7 @@ static void stall(void)
 	ck_assert(!first->killed);
 }
 
-START_TEST(what_does_not_end_is_cut_and_nobody_waits_for_the_old_process)
+TEST_LOOP(halt, what_does_not_end_is_cut_and_nobody_waits_for_the_old_process, 0, 2)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
@@ -194,9 +192,8 @@ START_TEST(what_does_not_end_is_cut_and_nobody_waits_for_the_old_process)
 	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
-END_TEST
 
-START_TEST(one_that_does_not_leave_the_device_is_fenced_by_its_end)
+TEST_LOOP(halt, one_that_does_not_leave_the_device_is_fenced_by_its_end, 0, 2)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
@@ -213,9 +210,8 @@ START_TEST(one_that_does_not_leave_the_device_is_fenced_by_its_end)
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	end(2);
 }
-END_TEST
 
-START_TEST(a_session_lives_until_the_old_process_is_reaped)
+TEST(halt, a_session_lives_until_the_old_process_is_reaped)
 {
 	boot(2);
 	issue(0, 5);
@@ -232,11 +228,10 @@ START_TEST(a_session_lives_until_the_old_process_is_reaped)
 	clients[0] = clients[1];
 	end(1);
 }
-END_TEST
 
 /* A call of the driver on behalf of one that is gone does not come back. That is nobody's fault,
  * and what the others have on the device ends before the executor does. */
-START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
+TEST(halt, one_that_does_not_let_go_of_a_session_is_halted)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_NOTHING};
 	uint64_t gone;
@@ -264,7 +259,6 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	fake_leave(fake, &clients[1]);
 	fake_free(fake);
 }
-END_TEST
 
 static void answer_close(struct fake_child *child, uint64_t drained)
 {
@@ -273,7 +267,7 @@ static void answer_close(struct fake_child *child, uint64_t drained)
 }
 
 /* Behind a fault everybody's kernels have the time that they have behind every fault, once. */
-START_TEST(a_fault_beside_an_orphan_gives_more_time)
+TEST(halt, a_fault_beside_an_orphan_gives_more_time)
 {
 	const uint64_t patience_us = 600000000, begin_us = timer_now_us();
 	uint64_t until_us;
@@ -299,9 +293,8 @@ START_TEST(a_fault_beside_an_orphan_gives_more_time)
 	fake_leave(fake, &clients[1]);
 	fake_free(fake);
 }
-END_TEST
 
-START_TEST(what_does_not_end_is_fenced)
+TEST(halt, what_does_not_end_is_fenced)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
@@ -319,9 +312,8 @@ START_TEST(what_does_not_end_is_fenced)
 	expect_activate(recover, 2);
 	end(2);
 }
-END_TEST
 
-START_TEST(a_dead_context_is_not_waited_for)
+TEST(halt, a_dead_context_is_not_waited_for)
 {
 	boot(2);
 	fake->config.fault_patience_ms = 600000;
@@ -336,11 +328,10 @@ START_TEST(a_dead_context_is_not_waited_for)
 	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
-END_TEST
 
 /* It was on the device at the first sign: its mark may be that of the kernel that faulted. Nobody
  * waits for the rest. */
-START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
+TEST(halt, without_a_culprit_everybody_who_worked_is_told_at_once)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_UNSURE, SESSION_RECOVER_UNSURE, SESSION_RECOVER_NOTHING};
 
@@ -364,11 +355,10 @@ START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
 	fake_reap(fake, first, SIGKILL);
 	end(3);
 }
-END_TEST
 
 /* It was never said what the sign was of, or of one that faulted later: a mark that came since
  * proves nothing. */
-START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
+TEST_LOOP(halt, what_is_still_in_doubt_at_the_end_is_not_believed, 0, 2)
 {
 	const uint32_t recover[] = {
 		_i ? SESSION_RECOVER_CULPRIT : SESSION_RECOVER_UNSURE, SESSION_RECOVER_UNSURE};
@@ -390,11 +380,10 @@ START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
 	end(2);
 }
-END_TEST
 
 /* It stands still for milliseconds, and then it is known whose it was: nobody else's work is cut
  * for that. */
-START_TEST(a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
+TEST(halt, a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING};
 
@@ -420,10 +409,9 @@ START_TEST(a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
 	fake_leave(fake, &clients[2]);
 	fake_free(fake);
 }
-END_TEST
 
 /* The executor knows of no exception: what is done is done. */
-START_TEST(without_an_exception_marks_count)
+TEST(halt, without_an_exception_marks_count)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_NOTHING, SESSION_RECOVER_BY_POLICY};
 
@@ -443,9 +431,8 @@ START_TEST(without_an_exception_marks_count)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	end(2);
 }
-END_TEST
 
-START_TEST(a_culprit_who_is_gone_clears_the_others)
+TEST(halt, a_culprit_who_is_gone_clears_the_others)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_NOTHING};
 
@@ -460,9 +447,8 @@ START_TEST(a_culprit_who_is_gone_clears_the_others)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	end(1);
 }
-END_TEST
 
-START_TEST(two_who_fault_at_once_are_both_named)
+TEST(halt, two_who_fault_at_once_are_both_named)
 {
 	const uint32_t recover[] = {
 		SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING, SESSION_RECOVER_CULPRIT};
@@ -483,11 +469,10 @@ START_TEST(two_who_fault_at_once_are_both_named)
 		strstr(fake_domain(fake)->promotion.verdict_text, "and at the same time session"));
 	end(3);
 }
-END_TEST
 
 /* One of the kernels that faulted is nobody's, as far as is known: its mark may have come, too. The
  * other is that of a session, or of one that is gone. */
-START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure)
+TEST_LOOP(halt, a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure, 0, 2)
 {
 	const uint32_t recover[] = {_i ? SESSION_RECOVER_UNSURE : SESSION_RECOVER_CULPRIT,
 		SESSION_RECOVER_UNSURE, SESSION_RECOVER_NOTHING};
@@ -514,9 +499,8 @@ START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure)
 				"and others that nobody can be named for"));
 	end(3);
 }
-END_TEST
 
-START_TEST(an_executor_that_dies_while_it_is_halted_is_fenced)
+TEST(halt, an_executor_that_dies_while_it_is_halted_is_fenced)
 {
 	const uint32_t recover[] = {
 		SESSION_RECOVER_UNSURE, SESSION_RECOVER_BY_POLICY, SESSION_RECOVER_NOTHING};
@@ -531,9 +515,8 @@ START_TEST(an_executor_that_dies_while_it_is_halted_is_fenced)
 	expect_activate(recover, 3);
 	end(3);
 }
-END_TEST
 
-START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
+TEST(halt, a_fault_of_the_standby_that_is_activated_halts_it)
 {
 	struct fake_child *third;
 
@@ -558,11 +541,10 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_NOTHING);
 	end(2);
 }
-END_TEST
 
 /* It has not looked up what the sessions have looked up: their launches would name nothing
  * there. */
-START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
+TEST(halt, a_standby_is_not_activated_before_all_its_answers_are_in)
 {
 	struct fake_child *third;
 	uint64_t open;
@@ -581,9 +563,8 @@ START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	end(1);
 }
-END_TEST
 
-START_TEST(a_standby_that_shows_a_sign_is_replaced)
+TEST(halt, a_standby_that_shows_a_sign_is_replaced)
 {
 	boot(1);
 	say(second, WIRE_LOST, 719);
@@ -592,9 +573,8 @@ START_TEST(a_standby_that_shows_a_sign_is_replaced)
 	fake_reap(fake, second, SIGKILL);
 	end(1);
 }
-END_TEST
 
-START_TEST(the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors)
+TEST(halt, the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors)
 {
 	const uint32_t recover[] = {SESSION_RECOVER_UNSURE};
 
@@ -610,9 +590,8 @@ START_TEST(the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors
 	ck_assert_int_eq(fake->message.activate.code, 716);
 	end(1);
 }
-END_TEST
 
-START_TEST(answers_of_a_halted_executor_that_are_no_success_do_not_count)
+TEST(halt, answers_of_a_halted_executor_that_are_no_success_do_not_count)
 {
 	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
 	uint64_t id;
@@ -627,7 +606,6 @@ START_TEST(answers_of_a_halted_executor_that_are_no_success_do_not_count)
 	fake_expect_nothing(fake, clients[0].socket);
 	end(1);
 }
-END_TEST
 
 int main(void)
 {
@@ -636,29 +614,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, survivors_finish_and_nobody_waits_for_the_old_process);
-	tcase_add_test(tests, an_answer_that_comes_behind_the_hand_over_is_asked_for_again);
-	tcase_add_test(tests, a_session_lives_until_the_old_process_is_reaped);
-	tcase_add_test(tests, one_that_does_not_let_go_of_a_session_is_halted);
-	tcase_add_test(tests, a_fault_beside_an_orphan_gives_more_time);
-	tcase_add_test(tests, what_does_not_end_is_fenced);
-	tcase_add_test(tests, a_dead_context_is_not_waited_for);
-	tcase_add_test(tests, without_a_culprit_everybody_who_worked_is_told_at_once);
-	tcase_add_loop_test(tests, what_is_still_in_doubt_at_the_end_is_not_believed, 0, 2);
-	tcase_add_test(tests, a_fault_that_is_looked_at_while_it_is_halted_has_its_time);
-	tcase_add_test(tests, without_an_exception_marks_count);
-	tcase_add_test(tests, a_culprit_who_is_gone_clears_the_others);
-	tcase_add_test(tests, two_who_fault_at_once_are_both_named);
-	tcase_add_loop_test(
-		tests, a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure, 0, 2);
-	tcase_add_test(tests, an_executor_that_dies_while_it_is_halted_is_fenced);
-	tcase_add_loop_test(tests, what_does_not_end_is_cut_and_nobody_waits_for_the_old_process, 0, 2);
-	tcase_add_loop_test(tests, one_that_does_not_leave_the_device_is_fenced_by_its_end, 0, 2);
-	tcase_add_test(tests, a_fault_of_the_standby_that_is_activated_halts_it);
-	tcase_add_test(tests, a_standby_is_not_activated_before_all_its_answers_are_in);
-	tcase_add_test(tests, a_standby_that_shows_a_sign_is_replaced);
-	tcase_add_test(tests, the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors);
-	tcase_add_test(tests, answers_of_a_halted_executor_that_are_no_success_do_not_count);
+	suite_add(tests, "halt");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -53,7 +53,7 @@ static const struct {
 		13, 0, CUDA_ERROR_LAUNCH_FAILED, 0},
 };
 
-START_TEST(a_line_with_a_process_is_evidence)
+TEST_LOOP(kernel_log, a_line_with_a_process_is_evidence, 0, sizeof(evidence) / sizeof(*evidence))
 {
 	struct xid xid;
 
@@ -66,7 +66,6 @@ START_TEST(a_line_with_a_process_is_evidence)
 	ck_assert_ptr_nonnull(strstr(xid.text, "Xid (PCI"));
 	ck_assert_ptr_null(strchr(xid.text, '\n'));
 }
-END_TEST
 
 static const char *const others[] = {
 	"",
@@ -90,13 +89,12 @@ static const char *const others[] = {
 	"4,9,27,-;NVRM: Xid (PCI): ",
 };
 
-START_TEST(other_lines_are_not)
+TEST_LOOP(kernel_log, other_lines_are_not, 0, sizeof(others) / sizeof(*others))
 {
 	struct xid xid;
 
 	ck_assert(!kernel_log_parse(others[_i], &xid));
 }
-END_TEST
 
 static const struct {
 	const char *record;
@@ -127,7 +125,7 @@ static const struct {
 		CUDA_ERROR_DEVICE_UNAVAILABLE, false, 0, 0, 0},
 };
 
-START_TEST(a_fault_of_the_device_is_told_with_the_device)
+TEST_LOOP(kernel_log, a_fault_of_the_device_is_told_with_the_device, 0, sizeof(devices) / sizeof(*devices))
 {
 	struct xid xid;
 
@@ -141,17 +139,12 @@ START_TEST(a_fault_of_the_device_is_told_with_the_device)
 		!xid.is_located || (xid.pci_domain == devices[_i].domain && xid.pci_bus == devices[_i].bus &&
 					   xid.pci_device == devices[_i].device));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("kernel_log");
 	TCase *cases = suite_case(suite, "kernel_log");
 
-	tcase_add_loop_test(
-		cases, a_line_with_a_process_is_evidence, 0, sizeof(evidence) / sizeof(*evidence));
-	tcase_add_loop_test(cases, other_lines_are_not, 0, sizeof(others) / sizeof(*others));
-	tcase_add_loop_test(
-		cases, a_fault_of_the_device_is_told_with_the_device, 0, sizeof(devices) / sizeof(*devices));
+	suite_add(cases, "kernel_log");
 	return suite_run(suite);
 }

@@ -60,7 +60,7 @@ static int open_fifo(void)
 	return fd;
 }
 
-START_TEST(an_event_is_a_sign_without_a_process)
+TEST(nvml, an_event_is_a_sign_without_a_process)
 {
 	const unsigned char numbers[] = {63, 43};
 	struct nvml *nvml;
@@ -87,10 +87,9 @@ START_TEST(an_event_is_a_sign_without_a_process)
 	while (fds_count() > open_before)
 		sched_yield();
 }
-END_TEST
 
 /* The library has the device open until then. */
-START_TEST(it_can_be_stopped)
+TEST(nvml, it_can_be_stopped)
 {
 	const unsigned char number = 43;
 	struct nvml *nvml;
@@ -111,10 +110,9 @@ START_TEST(it_can_be_stopped)
 	ck_assert_int_eq(fds_count(), open_before);
 	nvml_free(nvml);
 }
-END_TEST
 
 /* The loop ends because the thread does. */
-START_TEST(a_library_that_is_not_there_or_refuses_is_done_without)
+TEST_LOOP(nvml, a_library_that_is_not_there_or_refuses_is_done_without, 0, 2)
 {
 	struct nvml *nvml;
 
@@ -126,16 +124,14 @@ START_TEST(a_library_that_is_not_there_or_refuses_is_done_without)
 	ck_assert_uint_eq(found, 0);
 	nvml_free(nvml);
 }
-END_TEST
 
-START_TEST(without_a_gpu_nobody_asks_for_it)
+TEST(nvml, without_a_gpu_nobody_asks_for_it)
 {
 	unsetenv("FRMPS_NVML");
 	ck_assert_ptr_null(open_nvml());
 	setenv("FRMPS_NVML", "", 1);
 	ck_assert_ptr_null(nvml_new(&loop, "cuda", uuid, on_found, &loop));
 }
-END_TEST
 
 int main(void)
 {
@@ -144,9 +140,6 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(cases, begin, end);
-	tcase_add_test(cases, an_event_is_a_sign_without_a_process);
-	tcase_add_test(cases, it_can_be_stopped);
-	tcase_add_loop_test(cases, a_library_that_is_not_there_or_refuses_is_done_without, 0, 2);
-	tcase_add_test(cases, without_a_gpu_nobody_asks_for_it);
+	suite_add(cases, "nvml");
 	return suite_run(suite);
 }

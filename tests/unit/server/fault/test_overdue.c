@@ -31,7 +31,7 @@ static void look(unsigned times)
  * Executors
  */
 
-START_TEST(standby_that_hangs_is_replaced)
+TEST(executors, standby_that_hangs_is_replaced)
 {
 	boot();
 	/* Nothing is expected of it. */
@@ -58,9 +58,8 @@ START_TEST(standby_that_hangs_is_replaced)
 	ck_assert(fake->children[3].killed);
 	end();
 }
-END_TEST
 
-START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
+TEST(executors, executor_that_hangs_while_it_takes_over_is_replaced)
 {
 	boot();
 	fake_reap(fake, active, SIGKILL);
@@ -73,10 +72,9 @@ START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
 	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	end();
 }
-END_TEST
 
 /* It may wait for a kernel that runs for hours, as long as it says that it lives. */
-START_TEST(executor_that_serves_and_does_not_answer_is_replaced)
+TEST(executors, executor_that_serves_and_does_not_answer_is_replaced)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -102,7 +100,6 @@ START_TEST(executor_that_serves_and_does_not_answer_is_replaced)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	part();
 }
-END_TEST
 
 /* A client that nobody serves: the standby has not answered, and the third executor is starting. */
 static struct fake_child *lose_active(void)
@@ -115,7 +112,7 @@ static struct fake_child *lose_active(void)
 	return &fake->children[3];
 }
 
-START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_still)
+TEST(executors, executors_that_everybody_waits_for_are_replaced_where_they_stand_still)
 {
 	struct fake_child *third = lose_active();
 
@@ -141,9 +138,8 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), fake->children[4].worker);
 	part();
 }
-END_TEST
 
-START_TEST(executor_that_computes_is_waited_for)
+TEST(executors, executor_that_computes_is_waited_for)
 {
 	struct fake_child *third = lose_active();
 
@@ -158,9 +154,8 @@ START_TEST(executor_that_computes_is_waited_for)
 	ck_assert(standby->killed && third->killed);
 	part();
 }
-END_TEST
 
-START_TEST(executor_that_may_be_next_in_the_driver_is_waited_for)
+TEST(executors, executor_that_may_be_next_in_the_driver_is_waited_for)
 {
 	struct fake_child *third = lose_active();
 
@@ -173,9 +168,8 @@ START_TEST(executor_that_may_be_next_in_the_driver_is_waited_for)
 	ck_assert(standby->killed);
 	part();
 }
-END_TEST
 
-START_TEST(executors_of_others_excuse_one_that_hangs_a_few_times_only)
+TEST(executors, executors_of_others_excuse_one_that_hangs_a_few_times_only)
 {
 	lose_active();
 	standby->seen = true;
@@ -191,10 +185,9 @@ START_TEST(executors_of_others_excuse_one_that_hangs_a_few_times_only)
 	ck_assert(standby->killed);
 	part();
 }
-END_TEST
 
 /* Kernels of the former executor may be in the way until it is gone. */
-START_TEST(executor_that_may_have_to_wait_is_waited_for)
+TEST(executors, executor_that_may_have_to_wait_is_waited_for)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "a sign"}};
 
@@ -214,10 +207,9 @@ START_TEST(executor_that_may_have_to_wait_is_waited_for)
 	ck_assert(standby->killed);
 	part();
 }
-END_TEST
 
 /* The device itself may not be up. */
-START_TEST(first_executors_are_waited_for)
+TEST(executors, first_executors_are_waited_for)
 {
 	fake = fake_new(1);
 	fake->children[1].seen = fake->children[2].seen = true;
@@ -227,7 +219,6 @@ START_TEST(first_executors_are_waited_for)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /*
  * The keeper
@@ -272,7 +263,7 @@ static long long overdue_seconds(void)
 }
 
 /* With memory of a program as without. */
-START_TEST(keeper_that_hangs_is_replaced)
+TEST_LOOP(keeper, keeper_that_hangs_is_replaced, 0, 2)
 {
 	struct fake_client other;
 
@@ -302,9 +293,8 @@ START_TEST(keeper_that_hangs_is_replaced)
 	fake_leave(fake, &other);
 	part();
 }
-END_TEST
 
-START_TEST(keeper_that_answers_again_goes_on)
+TEST(keeper, keeper_that_answers_again_goes_on)
 {
 	join();
 	ask_for_memory(&client);
@@ -316,9 +306,8 @@ START_TEST(keeper_that_answers_again_goes_on)
 	ck_assert(!keeper->killed);
 	part();
 }
-END_TEST
 
-START_TEST(keeper_that_hangs_at_its_start_is_replaced)
+TEST(keeper, keeper_that_hangs_at_its_start_is_replaced)
 {
 	join();
 	fake_reap(fake, keeper, SIGKILL);
@@ -332,13 +321,12 @@ START_TEST(keeper_that_hangs_at_its_start_is_replaced)
 	ck_assert(timer_running(fake->daemon.keeper_timer));
 	part();
 }
-END_TEST
 
 /*
  * Vitals
  */
 
-START_TEST(process_that_computes_is_seen_to)
+TEST(vitals, process_that_computes_is_seen_to)
 {
 	struct vitals before, now;
 
@@ -347,7 +335,6 @@ START_TEST(process_that_computes_is_seen_to)
 		ck_assert(vitals_read(getpid(), &now));
 	while (now.processor_ms < before.processor_ms + 20);
 }
-END_TEST
 
 /* Says that it runs, and ends the process when the other end is closed. */
 static void *outlive_the_first(void *descriptor)
@@ -361,7 +348,7 @@ static void *outlive_the_first(void *descriptor)
 }
 
 /* Its first thread has ended, and another one has not. Then that one ends as well. */
-START_TEST(process_is_ending_when_all_its_threads_are)
+TEST(vitals, process_is_ending_when_all_its_threads_are)
 {
 	struct vitals vitals = {.is_ending = true};
 	static int ends[2]; /* the first thread's stack is gone before they are read */
@@ -387,9 +374,8 @@ START_TEST(process_is_ending_when_all_its_threads_are)
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 }
-END_TEST
 
-START_TEST(process_that_is_gone_is_not_seen)
+TEST(vitals, process_that_is_gone_is_not_seen)
 {
 	struct vitals vitals;
 	pid_t pid = fork();
@@ -400,7 +386,6 @@ START_TEST(process_that_is_gone_is_not_seen)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	ck_assert(!vitals_read(pid, &vitals));
 }
-END_TEST
 
 int main(void)
 {
@@ -409,20 +394,8 @@ int main(void)
 	      *processes = suite_case(suite, "vitals");
 
 	fake_prepare();
-	tcase_add_test(executors, standby_that_hangs_is_replaced);
-	tcase_add_test(executors, executor_that_hangs_while_it_takes_over_is_replaced);
-	tcase_add_test(executors, executor_that_serves_and_does_not_answer_is_replaced);
-	tcase_add_test(executors, executors_that_everybody_waits_for_are_replaced_where_they_stand_still);
-	tcase_add_test(executors, executor_that_computes_is_waited_for);
-	tcase_add_test(executors, executor_that_may_be_next_in_the_driver_is_waited_for);
-	tcase_add_test(executors, executors_of_others_excuse_one_that_hangs_a_few_times_only);
-	tcase_add_test(executors, executor_that_may_have_to_wait_is_waited_for);
-	tcase_add_test(executors, first_executors_are_waited_for);
-	tcase_add_loop_test(keepers, keeper_that_hangs_is_replaced, 0, 2);
-	tcase_add_test(keepers, keeper_that_answers_again_goes_on);
-	tcase_add_test(keepers, keeper_that_hangs_at_its_start_is_replaced);
-	tcase_add_test(processes, process_that_computes_is_seen_to);
-	tcase_add_test(processes, process_is_ending_when_all_its_threads_are);
-	tcase_add_test(processes, process_that_is_gone_is_not_seen);
+	suite_add(executors, "executors");
+	suite_add(keepers, "keeper");
+	suite_add(processes, "vitals");
 	return suite_run(suite);
 }

@@ -75,7 +75,7 @@ static void map_memory(struct fake_client *client, struct fake_child *active, st
 	}
 }
 
-START_TEST(first_executor_is_activated_when_it_is_warm)
+TEST(promote, first_executor_is_activated_when_it_is_warm)
 {
 	fake = fake_new(1);
 	fake_ready(fake, &fake->children[0]);
@@ -92,7 +92,6 @@ START_TEST(first_executor_is_activated_when_it_is_warm)
 	fake_expect_nothing(fake, fake->children[2].socket);
 	end();
 }
-END_TEST
 
 /* It is halted, what runs there does not end, and it is asked to leave the device and answers. */
 static void leave_device(struct fake_child *child, int32_t code)
@@ -104,7 +103,7 @@ static void leave_device(struct fake_child *child, int32_t code)
 	fake_reply(fake, child->socket, fake->message.id, code, NULL, 0);
 }
 
-START_TEST(client_waits_for_the_first_executor)
+TEST(promote, client_waits_for_the_first_executor)
 {
 	struct fake_client client;
 
@@ -117,9 +116,8 @@ START_TEST(client_waits_for_the_first_executor)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(culprit_is_named_and_survivor_goes_on)
+TEST_LOOP(promote, culprit_is_named_and_survivor_goes_on, 0, 2)
 {
 	struct fake_client culprit, survivor;
 
@@ -182,9 +180,8 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	fake_leave(fake, &survivor);
 	end();
 }
-END_TEST
 
-START_TEST(nothing_in_doubt_needs_no_recovery)
+TEST(promote, nothing_in_doubt_needs_no_recovery)
 {
 	struct fake_client client;
 
@@ -199,9 +196,8 @@ START_TEST(nothing_in_doubt_needs_no_recovery)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(request_of_a_dead_executor_is_answered_by_the_next)
+TEST(promote, request_of_a_dead_executor_is_answered_by_the_next)
 {
 	struct fake_client client;
 	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
@@ -222,11 +218,10 @@ START_TEST(request_of_a_dead_executor_is_answered_by_the_next)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* Who else has work on the device has nothing to do with it; unless it was a kernel, which has
  * nothing to do with the request. */
-START_TEST(request_that_crashes_two_executors_is_not_made_again)
+TEST_LOOP(promote, request_that_crashes_two_executors_is_not_made_again, 0, 2)
 {
 	struct fake_client guilty, busy;
 	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
@@ -258,9 +253,8 @@ START_TEST(request_that_crashes_two_executors_is_not_made_again)
 	fake_leave(fake, &busy);
 	end();
 }
-END_TEST
 
-START_TEST(answer_of_a_lost_context_is_not_passed_on)
+TEST(promote, answer_of_a_lost_context_is_not_passed_on)
 {
 	struct fake_client client;
 	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
@@ -281,9 +275,8 @@ START_TEST(answer_of_a_lost_context_is_not_passed_on)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(without_a_standby_clients_wait_for_one)
+TEST(promote, without_a_standby_clients_wait_for_one)
 {
 	struct fake_client client;
 
@@ -301,9 +294,8 @@ START_TEST(without_a_standby_clients_wait_for_one)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(loss_while_activating_starts_over)
+TEST(promote, loss_while_activating_starts_over)
 {
 	struct fake_client client;
 	struct fake_child *third;
@@ -330,7 +322,6 @@ START_TEST(loss_while_activating_starts_over)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* What a standby does when it takes a session over: commands up to `done` are known done, later
  * ones are issued again. */
@@ -368,7 +359,7 @@ static struct fake_child *warm_next(unsigned sessions)
 	return next;
 }
 
-START_TEST(busy_survivor_of_many_losses_is_not_blamed)
+TEST(promote, busy_survivor_of_many_losses_is_not_blamed)
 {
 	struct fake_client clients[2];
 	struct fake_child *active, *standby;
@@ -405,9 +396,8 @@ START_TEST(busy_survivor_of_many_losses_is_not_blamed)
 		fake_leave(fake, &clients[i]);
 	end();
 }
-END_TEST
 
-START_TEST(commands_in_doubt_at_three_losses_are_not_repeated_again)
+TEST(promote, commands_in_doubt_at_three_losses_are_not_repeated_again)
 {
 	struct fake_client stuck, busy;
 	struct fake_child *active, *standby;
@@ -440,11 +430,10 @@ START_TEST(commands_in_doubt_at_three_losses_are_not_repeated_again)
 	fake_leave(fake, &busy);
 	end();
 }
-END_TEST
 
 /* Each executor that is to take the session over ends before it has reached it, or says that it
  * has. */
-START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
+TEST(promote, session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 {
 	struct fake_client stuck, idle;
 	struct fake_child *standby;
@@ -474,9 +463,8 @@ START_TEST(session_at_whose_takeover_executors_end_is_not_repeated_for_ever)
 	fake_leave(fake, &idle);
 	end();
 }
-END_TEST
 
-START_TEST(session_that_the_lost_executor_did_not_serve_is_not_its_culprit)
+TEST(promote, session_that_the_lost_executor_did_not_serve_is_not_its_culprit)
 {
 	struct fake_client client;
 
@@ -494,9 +482,8 @@ START_TEST(session_that_the_lost_executor_did_not_serve_is_not_its_culprit)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(user_without_programs_gives_its_executors_back)
+TEST(promote, user_without_programs_gives_its_executors_back)
 {
 	struct domain_refusal refusal;
 	struct fake_client client;
@@ -529,9 +516,8 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert_uint_eq(fake->child_count, 5);
 	end();
 }
-END_TEST
 
-START_TEST(user_with_a_program_keeps_its_executors)
+TEST(promote, user_with_a_program_keeps_its_executors)
 {
 	struct fake_client client;
 
@@ -547,9 +533,8 @@ START_TEST(user_with_a_program_keeps_its_executors)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(standby_that_dies_is_replaced)
+TEST(promote, standby_that_dies_is_replaced)
 {
 	struct fake_client client;
 
@@ -562,9 +547,8 @@ START_TEST(standby_that_dies_is_replaced)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
+TEST(promote, standby_that_crashes_at_what_it_is_told_comes_back_later)
 {
 	struct fake_client client;
 	struct fake_child *third, *fourth;
@@ -588,10 +572,9 @@ START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* Modules are answered behind the Ping: one that crashes at them was never warm. */
-START_TEST(standby_that_crashes_behind_the_ping_comes_back_later)
+TEST(promote, standby_that_crashes_behind_the_ping_comes_back_later)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
 	struct fake_client client;
@@ -616,7 +599,6 @@ START_TEST(standby_that_crashes_behind_the_ping_comes_back_later)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 /* The client's variable has another address on the standby. */
 static void join_differing(struct fake_client *client)
@@ -640,7 +622,7 @@ static void join_differing(struct fake_client *client)
 	fake_reply(fake, second->socket, fake->message.id, 0, there, 2);
 }
 
-START_TEST(session_that_differs_on_the_standby_is_not_moved)
+TEST(promote, session_that_differs_on_the_standby_is_not_moved)
 {
 	struct fake_client client;
 
@@ -653,9 +635,8 @@ START_TEST(session_that_differs_on_the_standby_is_not_moved)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(standby_with_open_answers_is_not_promoted_yet)
+TEST(promote, standby_with_open_answers_is_not_promoted_yet)
 {
 	struct fake_client client;
 
@@ -670,7 +651,6 @@ START_TEST(standby_with_open_answers_is_not_promoted_yet)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 static void answer_close(struct fake_child *child, uint64_t drained)
 {
@@ -678,7 +658,7 @@ static void answer_close(struct fake_child *child, uint64_t drained)
 	fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
 }
 
-START_TEST(memory_goes_back_when_every_executor_has_let_go)
+TEST(promote, memory_goes_back_when_every_executor_has_let_go)
 {
 	struct fake_client client;
 
@@ -697,9 +677,8 @@ START_TEST(memory_goes_back_when_every_executor_has_let_go)
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	end();
 }
-END_TEST
 
-START_TEST(who_cannot_be_moved_counts_until_it_is_gone)
+TEST(promote, who_cannot_be_moved_counts_until_it_is_gone)
 {
 	struct fake_client client;
 
@@ -711,9 +690,8 @@ START_TEST(who_cannot_be_moved_counts_until_it_is_gone)
 	ck_assert_uint_eq(second->worker->immovable_count, 0);
 	end();
 }
-END_TEST
 
-START_TEST(orphan_is_replaced_when_survivors_are_quiet)
+TEST(promote, orphan_is_replaced_when_survivors_are_quiet)
 {
 	struct fake_client orphan, survivor;
 	struct session *session;
@@ -742,10 +720,9 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	fake_leave(fake, &survivor);
 	end();
 }
-END_TEST
 
 /* What the next executor issues again begins anew: the end of that one is none of its. */
-START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
+TEST(promote, limit_of_a_lost_executor_does_not_count_for_the_next)
 {
 	struct fake_client culprit, survivor;
 	struct fake_child *third;
@@ -773,10 +750,9 @@ START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
 	fake_leave(fake, &survivor);
 	end();
 }
-END_TEST
 
 /* It is known before the executor serves, and no standby comes that would be an occasion. */
-START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
+TEST(promote, orphan_of_a_promotion_is_replaced_when_that_is_over)
 {
 	struct fake_client orphan, survivor;
 	uint64_t activation;
@@ -800,10 +776,9 @@ START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
 	fake_leave(fake, &survivor);
 	end();
 }
-END_TEST
 
 /* Nor does it stand in the way of a promotion. */
-START_TEST(loss_of_the_keeper_ends_nobody)
+TEST(promote, loss_of_the_keeper_ends_nobody)
 {
 	struct fake_client client;
 
@@ -820,9 +795,8 @@ START_TEST(loss_of_the_keeper_ends_nobody)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(who_comes_before_the_next_keeper_waits_for_it)
+TEST(promote, who_comes_before_the_next_keeper_waits_for_it)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
 	struct fake_client client;
@@ -843,9 +817,8 @@ START_TEST(who_comes_before_the_next_keeper_waits_for_it)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(service_that_never_came_up_ends_with_an_error)
+TEST(promote, service_that_never_came_up_ends_with_an_error)
 {
 	fake = fake_new(1);
 	fake_ready(fake, &fake->children[0]);
@@ -854,11 +827,10 @@ START_TEST(service_that_never_came_up_ends_with_an_error)
 	ck_assert(fake->daemon.leaving);
 	end();
 }
-END_TEST
 
 /* An executor's Ready in the turn in which the service has failed, and in a later one while the
  * children leave. */
-START_TEST(service_that_has_failed_does_not_become_ready)
+TEST(promote, service_that_has_failed_does_not_become_ready)
 {
 	struct wire_message ready = {.type = WIRE_READY, .ready = {.driver_version = 13000}};
 	struct packet packet = {0};
@@ -875,9 +847,8 @@ START_TEST(service_that_has_failed_does_not_become_ready)
 	ck_assert(!fake->daemon.ready);
 	end();
 }
-END_TEST
 
-START_TEST(clients_are_refused_when_executors_do_not_start)
+TEST(promote, clients_are_refused_when_executors_do_not_start)
 {
 	struct fake_client client;
 
@@ -895,9 +866,8 @@ START_TEST(clients_are_refused_when_executors_do_not_start)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
-START_TEST(stop_waits_for_clients)
+TEST(promote, stop_waits_for_clients)
 {
 	struct fake_client client;
 
@@ -915,9 +885,8 @@ START_TEST(stop_waits_for_clients)
 	fake_expect(fake, keeper->socket, WIRE_SHUTDOWN);
 	end();
 }
-END_TEST
 
-START_TEST(second_stop_closes_clients)
+TEST(promote, second_stop_closes_clients)
 {
 	struct fake_client client;
 
@@ -930,7 +899,6 @@ START_TEST(second_stop_closes_clients)
 	fake_leave(fake, &client);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -938,37 +906,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "promote");
 
 	fake_prepare();
-	tcase_add_test(tests, first_executor_is_activated_when_it_is_warm);
-	tcase_add_test(tests, client_waits_for_the_first_executor);
-	tcase_add_loop_test(tests, culprit_is_named_and_survivor_goes_on, 0, 2);
-	tcase_add_test(tests, nothing_in_doubt_needs_no_recovery);
-	tcase_add_test(tests, request_of_a_dead_executor_is_answered_by_the_next);
-	tcase_add_loop_test(tests, request_that_crashes_two_executors_is_not_made_again, 0, 2);
-	tcase_add_test(tests, answer_of_a_lost_context_is_not_passed_on);
-	tcase_add_test(tests, without_a_standby_clients_wait_for_one);
-	tcase_add_test(tests, loss_while_activating_starts_over);
-	tcase_add_test(tests, busy_survivor_of_many_losses_is_not_blamed);
-	tcase_add_test(tests, commands_in_doubt_at_three_losses_are_not_repeated_again);
-	tcase_add_test(tests, session_at_whose_takeover_executors_end_is_not_repeated_for_ever);
-	tcase_add_test(tests, session_that_the_lost_executor_did_not_serve_is_not_its_culprit);
-	tcase_add_test(tests, user_without_programs_gives_its_executors_back);
-	tcase_add_test(tests, user_with_a_program_keeps_its_executors);
-	tcase_add_test(tests, standby_that_dies_is_replaced);
-	tcase_add_test(tests, standby_that_crashes_at_what_it_is_told_comes_back_later);
-	tcase_add_test(tests, standby_that_crashes_behind_the_ping_comes_back_later);
-	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
-	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
-	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
-	tcase_add_test(tests, who_cannot_be_moved_counts_until_it_is_gone);
-	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
-	tcase_add_test(tests, orphan_of_a_promotion_is_replaced_when_that_is_over);
-	tcase_add_test(tests, limit_of_a_lost_executor_does_not_count_for_the_next);
-	tcase_add_test(tests, loss_of_the_keeper_ends_nobody);
-	tcase_add_test(tests, who_comes_before_the_next_keeper_waits_for_it);
-	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
-	tcase_add_test(tests, service_that_has_failed_does_not_become_ready);
-	tcase_add_test(tests, clients_are_refused_when_executors_do_not_start);
-	tcase_add_test(tests, stop_waits_for_clients);
-	tcase_add_test(tests, second_stop_closes_clients);
+	suite_add(tests, "promote");
 	return suite_run(suite);
 }

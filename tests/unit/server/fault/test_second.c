@@ -182,7 +182,7 @@ static void happen(enum event event)
 	}
 }
 
-START_TEST(the_promotion_comes_to_its_end)
+TEST_LOOP(second, the_promotion_comes_to_its_end, 0, (STEPS * EVENTS))
 {
 	enum step step = (enum step)(_i / EVENTS);
 
@@ -202,7 +202,6 @@ START_TEST(the_promotion_comes_to_its_end)
 		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -211,6 +210,6 @@ int main(void)
 
 	fake_prepare();
 	cases = suite_case(suite, "second");
-	tcase_add_loop_test(cases, the_promotion_comes_to_its_end, 0, STEPS * EVENTS);
+	suite_add(cases, "second");
 	return suite_run(suite);
 }

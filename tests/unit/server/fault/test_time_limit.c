@@ -39,7 +39,7 @@ static void stand_still(bool still)
 	word_set(&session.view.server->doubtful, still);
 }
 
-START_TEST(the_oldest_command_counts)
+TEST(time_limit, the_oldest_command_counts)
 {
 	issue(5, 2);
 	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
@@ -53,10 +53,9 @@ START_TEST(the_oldest_command_counts)
 	ck_assert(!time_limit_is_over(&session, 40 + 5 * LIMIT, LIMIT));
 	ck_assert(time_limit_is_over(&session, 40 + 6 * LIMIT, LIMIT));
 }
-END_TEST
 
 /* Kernels that are halted while a fault is looked at have not run for that long. */
-START_TEST(no_time_passes_while_the_device_stands_still)
+TEST(time_limit, no_time_passes_while_the_device_stands_still)
 {
 	issue(5, 2);
 	ck_assert(!time_limit_is_over(&session, 10, LIMIT));
@@ -67,10 +66,9 @@ START_TEST(no_time_passes_while_the_device_stands_still)
 	ck_assert(!time_limit_is_over(&session, 4 * LIMIT - 1, LIMIT));
 	ck_assert(time_limit_is_over(&session, 4 * LIMIT, LIMIT));
 }
-END_TEST
 
 /* It was held meanwhile, and what it had in flight is issued again. */
-START_TEST(no_time_passes_from_one_executor_to_the_next)
+TEST(time_limit, no_time_passes_from_one_executor_to_the_next)
 {
 	word_set(&session.view.server->generation, 1);
 	word_set(&session.view.timelines[1].stream[3].done, 2);
@@ -82,10 +80,9 @@ START_TEST(no_time_passes_from_one_executor_to_the_next)
 	ck_assert(!time_limit_is_over(&session, 4 * LIMIT - 1, LIMIT));
 	ck_assert(time_limit_is_over(&session, 4 * LIMIT, LIMIT));
 }
-END_TEST
 
 /* What is too long is the kernel that writes there. */
-START_TEST(a_word_beyond_the_marks_gains_no_time)
+TEST(time_limit, a_word_beyond_the_marks_gains_no_time)
 {
 	issue(5, 2);
 	word_set(&session.view.states[3].marked, 2);
@@ -95,7 +92,6 @@ START_TEST(a_word_beyond_the_marks_gains_no_time)
 	word_set(&session.view.timelines[0].stream[3].done, UINT64_MAX);
 	ck_assert(time_limit_is_over(&session, 10 + LIMIT, LIMIT));
 }
-END_TEST
 
 int main(void)
 {
@@ -103,10 +99,7 @@ int main(void)
 	TCase *tests = tcase_create("time_limit");
 
 	tcase_add_checked_fixture(tests, open_session, close_session);
-	tcase_add_test(tests, the_oldest_command_counts);
-	tcase_add_test(tests, no_time_passes_while_the_device_stands_still);
-	tcase_add_test(tests, no_time_passes_from_one_executor_to_the_next);
-	tcase_add_test(tests, a_word_beyond_the_marks_gains_no_time);
+	suite_add(tests, "time_limit");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -79,7 +79,7 @@ static void expect_who(unsigned index)
 	expect(text);
 }
 
-START_TEST(a_fenced_executor)
+TEST(verdict, a_fenced_executor)
 {
 	const struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 700, .text = "it broke"}};
 
@@ -105,10 +105,9 @@ START_TEST(a_fenced_executor)
 	ck_assert_uint_gt(fake->daemon.counters.paused_us, 0);
 	end();
 }
-END_TEST
 
 /* Nobody said which kernel it was. */
-START_TEST(a_fault_of_nobody_knows_whom)
+TEST(verdict, a_fault_of_nobody_knows_whom)
 {
 	const struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 715, .text = "it broke"}};
 
@@ -124,9 +123,8 @@ START_TEST(a_fault_of_nobody_knows_whom)
 	expect(", judging ");
 	end();
 }
-END_TEST
 
-START_TEST(work_over_its_limit)
+TEST(verdict, work_over_its_limit)
 {
 	boot();
 	issue(0);
@@ -140,9 +138,8 @@ START_TEST(work_over_its_limit)
 	expect(" ms (halting ");
 	end();
 }
-END_TEST
 
-START_TEST(a_contained_fault)
+TEST(verdict, a_contained_fault)
 {
 	struct wire_message fault = {.type = WIRE_FAULT,
 		.trouble = {.code = 719, .text = "bad_kernel", .instruction = 0x7f00, .took = 47230000}};
@@ -158,9 +155,8 @@ START_TEST(a_contained_fault)
 	ck_assert_uint_eq(fake->daemon.counters.paused_us, 47230);
 	end();
 }
-END_TEST
 
-START_TEST(a_guard_hit)
+TEST(verdict, a_guard_hit)
 {
 	struct wire_message hit = {.type = WIRE_GUARD_HIT, .guard_hit.text = "3 words changed"};
 
@@ -177,10 +173,9 @@ START_TEST(a_guard_hit)
 	expect("not told");
 	end();
 }
-END_TEST
 
 /* Nobody had anything on the device: whatever was seen, it was none of theirs. */
-START_TEST(a_sign_that_leads_nowhere)
+TEST(verdict, a_sign_that_leads_nowhere)
 {
 	const struct wire_message suspect = {.type = WIRE_SUSPECT, .trouble.text = "a shadow"};
 
@@ -193,7 +188,6 @@ START_TEST(a_sign_that_leads_nowhere)
 	expect("; sign: a shadow; took ");
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -202,11 +196,6 @@ int main(void)
 
 	fake_prepare();
 	cases = suite_case(suite, "verdict");
-	tcase_add_test(cases, a_fenced_executor);
-	tcase_add_test(cases, a_fault_of_nobody_knows_whom);
-	tcase_add_test(cases, work_over_its_limit);
-	tcase_add_test(cases, a_contained_fault);
-	tcase_add_test(cases, a_guard_hit);
-	tcase_add_test(cases, a_sign_that_leads_nowhere);
+	suite_add(cases, "verdict");
 	return suite_run(suite);
 }

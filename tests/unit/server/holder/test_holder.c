@@ -312,13 +312,12 @@ static int forget_many(struct store *store, const struct legacy *legacy)
 	return die();
 }
 
-START_TEST(what_is_forgotten_in_a_burst_is_closed)
+TEST(holder, what_is_forgotten_in_a_burst_is_closed)
 {
 	static life_fn *const both[] = {forget_many, find_all};
 
 	run_lives(both, 0, false);
 }
-END_TEST
 
 static int die_after_a_burst(struct store *store, const struct legacy *legacy)
 {
@@ -334,13 +333,12 @@ static int die_after_a_burst(struct store *store, const struct legacy *legacy)
 	return die_behind_its_back();
 }
 
-START_TEST(what_a_dead_daemon_had_forgotten_and_deposited_is_so_in_the_next_life)
+TEST(holder, what_a_dead_daemon_had_forgotten_and_deposited_is_so_in_the_next_life)
 {
 	static life_fn *const both[] = {die_after_a_burst, find_all};
 
 	run_lives(both, 0, true);
 }
-END_TEST
 
 static int deposit_at_a_stopped_holder(struct store *store, const struct legacy *legacy)
 {
@@ -385,21 +383,19 @@ static int mark_again(struct store *store, const struct legacy *legacy)
 	return die();
 }
 
-START_TEST(a_daemon_may_die_before_it_sends_what_it_has_marked)
+TEST(holder, a_daemon_may_die_before_it_sends_what_it_has_marked)
 {
 	static life_fn *const both[] = {mark_again, find_all};
 
 	run_lives(both, 0, false);
 }
-END_TEST
 
-START_TEST(a_holder_that_does_not_read_refuses)
+TEST(holder, a_holder_that_does_not_read_refuses)
 {
 	static life_fn *const both[] = {deposit_at_a_stopped_holder, find_all};
 
 	run_lives(both, 0, false);
 }
-END_TEST
 
 /* Whatever is on its way finds room. */
 static int fill(struct store *store, const struct legacy *legacy)
@@ -419,13 +415,12 @@ static int fill(struct store *store, const struct legacy *legacy)
 	return die_behind_its_back();
 }
 
-START_TEST(a_holder_without_files_left_refuses_and_loses_nothing)
+TEST(holder, a_holder_without_files_left_refuses_and_loses_nothing)
 {
 	static life_fn *const both[] = {fill, find_all};
 
 	run_lives(both, FEW_FILES, true);
 }
-END_TEST
 
 /* As the daemon's children are. */
 static void end_a_child(void)
@@ -462,13 +457,12 @@ static int find_one_end(struct store *store, const struct legacy *legacy)
 	return GOOD;
 }
 
-START_TEST(ends_are_known_until_they_are_settled)
+TEST(holder, ends_are_known_until_they_are_settled)
 {
 	static life_fn *const both[] = {settle_two, find_one_end};
 
 	run_lives(both, 0, false);
 }
-END_TEST
 
 static int make_a_large_file(struct store *store, const struct legacy *legacy)
 {
@@ -482,13 +476,12 @@ static int make_a_large_file(struct store *store, const struct legacy *legacy)
 	return GOOD;
 }
 
-START_TEST(a_file_that_may_not_be_so_large_is_an_error)
+TEST(holder, a_file_that_may_not_be_so_large_is_an_error)
 {
 	static life_fn *const one[] = {make_a_large_file, make_a_large_file};
 
 	run_lives(one, 0, false);
 }
-END_TEST
 
 static int crash_each_hour(struct store *store, const struct legacy *legacy)
 {
@@ -500,7 +493,7 @@ static int crash_each_hour(struct store *store, const struct legacy *legacy)
 	return EXIT_FAILURE;
 }
 
-START_TEST(rare_crashes_do_not_end_the_service_where_the_clock_is_set_back)
+TEST(holder, rare_crashes_do_not_end_the_service_where_the_clock_is_set_back)
 {
 	life_fn *all[LIVES_MOST];
 
@@ -508,7 +501,6 @@ START_TEST(rare_crashes_do_not_end_the_service_where_the_clock_is_set_back)
 		all[i] = crash_each_hour;
 	run_lives(all, 0, false);
 }
-END_TEST
 
 static int leave_no_room(struct store *store, const struct legacy *legacy)
 {
@@ -518,27 +510,18 @@ static int leave_no_room(struct store *store, const struct legacy *legacy)
 	return die();
 }
 
-START_TEST(where_there_is_no_room_for_a_daemon_it_is_awaited)
+TEST(holder, where_there_is_no_room_for_a_daemon_it_is_awaited)
 {
 	static life_fn *const both[] = {leave_no_room, find_all};
 
 	run_lives(both, 0, false);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("holder");
 	TCase *tests = suite_case(suite, "holder");
 
-	tcase_add_test(tests, what_is_forgotten_in_a_burst_is_closed);
-	tcase_add_test(tests, what_a_dead_daemon_had_forgotten_and_deposited_is_so_in_the_next_life);
-	tcase_add_test(tests, a_daemon_may_die_before_it_sends_what_it_has_marked);
-	tcase_add_test(tests, a_holder_that_does_not_read_refuses);
-	tcase_add_test(tests, a_holder_without_files_left_refuses_and_loses_nothing);
-	tcase_add_test(tests, ends_are_known_until_they_are_settled);
-	tcase_add_test(tests, a_file_that_may_not_be_so_large_is_an_error);
-	tcase_add_test(tests, where_there_is_no_room_for_a_daemon_it_is_awaited);
-	tcase_add_test(tests, rare_crashes_do_not_end_the_service_where_the_clock_is_set_back);
+	suite_add(tests, "holder");
 	return suite_run(suite);
 }

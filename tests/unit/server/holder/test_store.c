@@ -90,7 +90,7 @@ static const struct record *put(
 	return store_put(store, old, type, key, text, strlen(text) + 1);
 }
 
-START_TEST(the_next_life_finds_what_was_put)
+TEST(store, the_next_life_finds_what_was_put)
 {
 	struct store *store = open_store();
 	const struct record *record = put(store, NULL, RECORD_SESSION, 7, "seven");
@@ -103,10 +103,9 @@ START_TEST(the_next_life_finds_what_was_put)
 	ck_assert_str_eq(find(RECORD_WORKER, 7), "worker");
 	ck_assert_ptr_null(find(RECORD_SESSION, 8));
 }
-END_TEST
 
 /* Between the two stores of a replacement both are there. */
-START_TEST(of_two_the_younger_counts)
+TEST(store, of_two_the_younger_counts)
 {
 	struct store *store = open_store();
 
@@ -117,10 +116,9 @@ START_TEST(of_two_the_younger_counts)
 	/* And the older one is gone for good. */
 	ck_assert_str_eq(find(RECORD_SESSION, 1), "new");
 }
-END_TEST
 
 /* The memory as a process leaves it that dies before the last store of a record. */
-START_TEST(a_record_that_says_the_same_stays)
+TEST(store, a_record_that_says_the_same_stays)
 {
 	struct store *store = open_store();
 	const struct record *first = put(store, NULL, RECORD_SESSION, 7, "one");
@@ -130,9 +128,8 @@ START_TEST(a_record_that_says_the_same_stays)
 	commit_and_close(store);
 	ck_assert_str_eq(find(RECORD_SESSION, 7), "two");
 }
-END_TEST
 
-START_TEST(a_record_that_was_not_published_is_not_there)
+TEST(store, a_record_that_was_not_published_is_not_there)
 {
 	struct store *store = open_store();
 	const struct record *record = put(store, NULL, RECORD_SESSION, 1, "whole");
@@ -148,11 +145,10 @@ START_TEST(a_record_that_was_not_published_is_not_there)
 	ck_assert_str_eq(find(RECORD_SESSION, 1), "whole");
 	ck_assert_ptr_null(find(RECORD_SESSION, 2));
 }
-END_TEST
 
 /* A turn counts as a whole: before the commit the next life finds the state before the turn, with
  * everything that the turn has dropped. */
-START_TEST(a_turn_that_was_not_committed_has_not_been)
+TEST(store, a_turn_that_was_not_committed_has_not_been)
 {
 	struct store *store = open_store();
 	const struct record *changed = put(store, NULL, RECORD_SESSION, 1, "before"),
@@ -176,10 +172,9 @@ START_TEST(a_turn_that_was_not_committed_has_not_been)
 	ck_assert_str_eq(find(RECORD_SESSION, 2), "dropped");
 	ck_assert_ptr_null(find(RECORD_SESSION, 3));
 }
-END_TEST
 
 /* This life sees its own turn, as it is so far. */
-START_TEST(a_turn_sees_itself)
+TEST(store, a_turn_sees_itself)
 {
 	struct store *store = open_store();
 	const struct record *old = put(store, NULL, RECORD_SESSION, 1, "old"), **records;
@@ -195,14 +190,13 @@ START_TEST(a_turn_sees_itself)
 	commit_and_close(store);
 	ck_assert_ptr_null(find(RECORD_SESSION, 1));
 }
-END_TEST
 
 static void count(void *context)
 {
 	++*(int *)context;
 }
 
-START_TEST(what_follows_a_record_follows_the_commit)
+TEST(store, what_follows_a_record_follows_the_commit)
 {
 	struct store *store = open_store();
 	int done = 0;
@@ -217,7 +211,6 @@ START_TEST(what_follows_a_record_follows_the_commit)
 	ck_assert_int_eq(done, 2);
 	store_close(store);
 }
-END_TEST
 
 static bool is_emptied;
 
@@ -228,7 +221,7 @@ static void empty(struct shared_fd *file)
 }
 
 /* The next life would take an empty file for the session's. */
-START_TEST(a_file_is_emptied_when_no_record_names_it)
+TEST(store, a_file_is_emptied_when_no_record_names_it)
 {
 	struct store *store = open_store();
 	struct shared_fd *file = shared_fd_new(dup(0));
@@ -242,9 +235,8 @@ START_TEST(a_file_is_emptied_when_no_record_names_it)
 	ck_assert(is_emptied);
 	store_close(store);
 }
-END_TEST
 
-START_TEST(a_commit_gives_the_holder_its_orders)
+TEST(store, a_commit_gives_the_holder_its_orders)
 {
 	struct store *store = open_store();
 	uint64_t rings;
@@ -266,9 +258,8 @@ START_TEST(a_commit_gives_the_holder_its_orders)
 	ck_assert_int_lt(eventfd_read(legacy.bell, &rings), 0);
 	store_close(store);
 }
-END_TEST
 
-START_TEST(damage_is_noticed)
+TEST(store, damage_is_noticed)
 {
 	struct store *store = open_store();
 	size_t bytes;
@@ -279,9 +270,8 @@ START_TEST(damage_is_noticed)
 	commit_and_close(store);
 	ck_assert_ptr_null(store_open(&legacy));
 }
-END_TEST
 
-START_TEST(serials_grow_over_lives)
+TEST(store, serials_grow_over_lives)
 {
 	struct store *store = open_store();
 	uint64_t serial = store_serial(store);
@@ -292,10 +282,9 @@ START_TEST(serials_grow_over_lives)
 	ck_assert_uint_gt(store_serial(store), serial);
 	commit_and_close(store);
 }
-END_TEST
 
 /* Freed slots are used again, in this life and the next. */
-START_TEST(changing_needs_no_more_room)
+TEST(store, changing_needs_no_more_room)
 {
 	struct store *store = open_store();
 	const struct record *record = NULL;
@@ -321,9 +310,8 @@ START_TEST(changing_needs_no_more_room)
 	ck_assert_int_eq(fstat(legacy.memory, &after), 0);
 	ck_assert_int_eq(before.st_size, after.st_size);
 }
-END_TEST
 
-START_TEST(a_store_says_when_it_would_grow_too_long)
+TEST(store, a_store_says_when_it_would_grow_too_long)
 {
 	struct store *store = open_store();
 	struct stat status;
@@ -342,9 +330,8 @@ START_TEST(a_store_says_when_it_would_grow_too_long)
 	commit_and_close(store);
 	ck_assert_ptr_nonnull(find(RECORD_SESSION, (uint64_t)status.st_size / store_share(sizeof(text))));
 }
-END_TEST
 
-START_TEST(where_the_store_cannot_grow_there_is_no_room)
+TEST(store, where_the_store_cannot_grow_there_is_no_room)
 {
 	struct rlimit before, small;
 	struct store *store = open_store();
@@ -370,10 +357,9 @@ START_TEST(where_the_store_cannot_grow_there_is_no_room)
 	commit_and_close(store);
 	ck_assert_ptr_nonnull(find(RECORD_SESSION, 2));
 }
-END_TEST
 
 /* Each record needs a second slot until the commit: then the turn is recorded in parts. */
-START_TEST(where_the_store_cannot_grow_records_still_change)
+TEST(store, where_the_store_cannot_grow_records_still_change)
 {
 	static const struct record *records[10000];
 	struct store *store = open_store();
@@ -402,9 +388,8 @@ START_TEST(where_the_store_cannot_grow_records_still_change)
 	ck_assert_str_eq(find(RECORD_SESSION, 0), "new");
 	ck_assert_str_eq(find(RECORD_SESSION, count - 1), "new");
 }
-END_TEST
 
-START_TEST(without_a_store_nothing_is_kept)
+TEST(store, without_a_store_nothing_is_kept)
 {
 	uint32_t key = 1;
 
@@ -415,9 +400,8 @@ START_TEST(without_a_store_nothing_is_kept)
 	store_forget(NULL, 3);
 	store_settle(NULL);
 }
-END_TEST
 
-START_TEST(keys_are_used_again)
+TEST(store, keys_are_used_again)
 {
 	struct store *store = open_store();
 	uint32_t first, second, third;
@@ -438,7 +422,6 @@ START_TEST(keys_are_used_again)
 	ck_assert_uint_eq(third, first);
 	commit_and_close(store);
 }
-END_TEST
 
 int main(void)
 {
@@ -446,22 +429,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "store");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, the_next_life_finds_what_was_put);
-	tcase_add_test(tests, of_two_the_younger_counts);
-	tcase_add_test(tests, a_record_that_says_the_same_stays);
-	tcase_add_test(tests, a_record_that_was_not_published_is_not_there);
-	tcase_add_test(tests, a_turn_that_was_not_committed_has_not_been);
-	tcase_add_test(tests, a_turn_sees_itself);
-	tcase_add_test(tests, what_follows_a_record_follows_the_commit);
-	tcase_add_test(tests, a_file_is_emptied_when_no_record_names_it);
-	tcase_add_test(tests, a_commit_gives_the_holder_its_orders);
-	tcase_add_test(tests, where_the_store_cannot_grow_records_still_change);
-	tcase_add_test(tests, damage_is_noticed);
-	tcase_add_test(tests, serials_grow_over_lives);
-	tcase_add_test(tests, changing_needs_no_more_room);
-	tcase_add_test(tests, a_store_says_when_it_would_grow_too_long);
-	tcase_add_test(tests, where_the_store_cannot_grow_there_is_no_room);
-	tcase_add_test(tests, without_a_store_nothing_is_kept);
-	tcase_add_test(tests, keys_are_used_again);
+	suite_add(tests, "store");
 	return suite_run(suite);
 }

@@ -43,7 +43,7 @@ static unsigned next_of(unsigned state, unsigned event)
 
 /* An F stands for fencing without anything new that is lost, an f for the same with a loss that
  * begins. */
-START_TEST(every_event_leads_where_it_should)
+TEST_LOOP(incident, every_event_leads_where_it_should, 0, INCIDENT_EVENTS)
 {
 	const char *row = rows[_i].next;
 
@@ -61,7 +61,6 @@ START_TEST(every_event_leads_where_it_should)
 			ck_assert_uint_eq(next, state);
 	}
 }
-END_TEST
 
 /* The states in which an executor is active. */
 static bool has_active(unsigned state)
@@ -81,7 +80,7 @@ static bool is_open(unsigned state)
 		for (unsigned event = 0; event < INCIDENT_EVENTS; event++)                                   \
 			if (actions_of(state, event))
 
-START_TEST(an_executor_is_judged_once_when_it_is_out_of_the_way)
+TEST(incident, an_executor_is_judged_once_when_it_is_out_of_the_way)
 {
 	FOR_ALL_STEPS(state, event)
 	{
@@ -99,9 +98,8 @@ START_TEST(an_executor_is_judged_once_when_it_is_out_of_the_way)
 			has_active(state) && state != INCIDENT_FENCING);
 	}
 }
-END_TEST
 
-START_TEST(a_loss_begins_once)
+TEST(incident, a_loss_begins_once)
 {
 	FOR_ALL_STEPS(state, event)
 	{
@@ -118,11 +116,10 @@ START_TEST(a_loss_begins_once)
 			begins && state == INCIDENT_TAKING_OVER && event != INCIDENT_RESUMED_KILLED);
 	}
 }
-END_TEST
 
 /* Nobody goes on but with an executor that has answered Activate, and what was lost is reported
  * then. */
-START_TEST(an_incident_ends_with_an_executor_that_serves)
+TEST(incident, an_incident_ends_with_an_executor_that_serves)
 {
 	FOR_ALL_STEPS(state, event)
 	{
@@ -138,11 +135,10 @@ START_TEST(an_incident_ends_with_an_executor_that_serves)
 			ck_assert(activated || incident_is_serving((enum incident_state)state));
 	}
 }
-END_TEST
 
 /* Only an executor that issues nothing more is asked to leave the device, or replaced while it
  * lives. */
-START_TEST(nobody_is_replaced_who_may_still_write)
+TEST(incident, nobody_is_replaced_who_may_still_write)
 {
 	FOR_ALL_STEPS(state, event)
 	{
@@ -155,10 +151,9 @@ START_TEST(nobody_is_replaced_who_may_still_write)
 				  (event == INCIDENT_DRAINED && state == INCIDENT_HALTED));
 	}
 }
-END_TEST
 
 /* Whatever happens: end of the process, a standby, its answer. */
-START_TEST(there_is_a_way_out_of_every_state)
+TEST_LOOP(incident, there_is_a_way_out_of_every_state, 0, INCIDENT_STATES)
 {
 	unsigned state = (unsigned)_i;
 
@@ -168,11 +163,10 @@ START_TEST(there_is_a_way_out_of_every_state)
 	state = next_of(next_of(state, INCIDENT_STANDBY), INCIDENT_ACTIVATED);
 	ck_assert_uint_eq(state, INCIDENT_SERVING);
 }
-END_TEST
 
 /* A step is recorded with what it has changed, and another life of the daemon begins with its
  * state. */
-START_TEST(every_state_can_be_resumed)
+TEST_LOOP(incident, every_state_can_be_resumed, 0, INCIDENT_STATES)
 {
 	unsigned state = (unsigned)_i;
 	bool open = is_open(state);
@@ -183,9 +177,8 @@ START_TEST(every_state_can_be_resumed)
 	if (has_active(state))
 		ck_assert_uint_eq(next_of(state, INCIDENT_RESUMED_KILLED), INCIDENT_FENCING);
 }
-END_TEST
 
-START_TEST(every_state_has_one_phase)
+TEST_LOOP(incident, every_state_has_one_phase, 0, INCIDENT_STATES)
 {
 	enum incident_state state = (enum incident_state)_i;
 	int phases = incident_is_waiting(state) + incident_is_activating(state) + incident_is_serving(state) +
@@ -195,20 +188,12 @@ START_TEST(every_state_has_one_phase)
 	ck_assert_str_ne(incident_phase_name(state), "");
 	ck_assert_str_ne(incident_state_name(state), "");
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("incident");
 	TCase *tests = suite_case(suite, "incident");
 
-	tcase_add_loop_test(tests, every_event_leads_where_it_should, 0, INCIDENT_EVENTS);
-	tcase_add_test(tests, an_executor_is_judged_once_when_it_is_out_of_the_way);
-	tcase_add_test(tests, a_loss_begins_once);
-	tcase_add_test(tests, an_incident_ends_with_an_executor_that_serves);
-	tcase_add_test(tests, nobody_is_replaced_who_may_still_write);
-	tcase_add_loop_test(tests, there_is_a_way_out_of_every_state, 0, INCIDENT_STATES);
-	tcase_add_loop_test(tests, every_state_can_be_resumed, 0, INCIDENT_STATES);
-	tcase_add_loop_test(tests, every_state_has_one_phase, 0, INCIDENT_STATES);
+	suite_add(tests, "incident");
 	return suite_run(suite);
 }

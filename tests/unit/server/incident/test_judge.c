@@ -21,7 +21,7 @@ static struct judge_evidence words(uint64_t session, int32_t code)
 	return evidence;
 }
 
-START_TEST(last_words_convict)
+TEST(judge, last_words_convict)
 {
 	struct judge_evidence evidence = words(2, 715);
 	struct judge_verdict verdict;
@@ -38,9 +38,8 @@ START_TEST(last_words_convict)
 	ck_assert_uint_eq(verdict.instruction, 9);
 	ck_assert_uint_eq(verdict.address, 77);
 }
-END_TEST
 
-START_TEST(words_about_a_session_that_is_gone_blame_nobody)
+TEST(judge, words_about_a_session_that_is_gone_blame_nobody)
 {
 	struct judge_evidence evidence = words(77, 715);
 	struct judge_verdict verdict;
@@ -51,9 +50,8 @@ START_TEST(words_about_a_session_that_is_gone_blame_nobody)
 	ck_assert(verdict.gone && !verdict.others);
 	ck_assert_int_eq(verdict.code, 715);
 }
-END_TEST
 
-START_TEST(words_without_a_session_blame_nobody)
+TEST(judge, words_without_a_session_blame_nobody)
 {
 	struct judge_evidence evidence = words(0, 719);
 	struct judge_verdict verdict;
@@ -64,9 +62,8 @@ START_TEST(words_without_a_session_blame_nobody)
 	ck_assert(!verdict.gone && !verdict.others);
 	ck_assert_int_eq(verdict.code, 719);
 }
-END_TEST
 
-START_TEST(all_that_are_named_are_guilty)
+TEST(judge, all_that_are_named_are_guilty)
 {
 	struct judge_evidence evidence = words(2, 700);
 	struct judge_verdict verdict;
@@ -81,10 +78,9 @@ START_TEST(all_that_are_named_are_guilty)
 	/* And somebody else. */
 	ck_assert(verdict.others);
 }
-END_TEST
 
 /* What crashed in no kernel was loading code, or the like. */
-START_TEST(a_crash_beside_a_request_is_nobodys_fault)
+TEST(judge, a_crash_beside_a_request_is_nobodys_fault)
 {
 	struct judge_evidence evidence = {.exit_signal = SIGSEGV, .asked = true};
 	struct judge_verdict verdict;
@@ -103,9 +99,8 @@ START_TEST(a_crash_beside_a_request_is_nobodys_fault)
 	judge(&evidence, sessions, 3, &verdict);
 	ck_assert_int_eq(verdict.ground, JUDGE_LAST_WORDS);
 }
-END_TEST
 
-START_TEST(work_over_its_limit_is_blamed_where_there_was_no_fault)
+TEST(judge, work_over_its_limit_is_blamed_where_there_was_no_fault)
 {
 	struct judge_evidence evidence = {.exit_signal = SIGKILL, .over_limit = 2};
 	struct judge_verdict verdict;
@@ -121,7 +116,6 @@ START_TEST(work_over_its_limit_is_blamed_where_there_was_no_fault)
 	judge(&evidence, sessions, 3, &verdict);
 	ck_assert_int_eq(verdict.ground, JUDGE_NO_FAULT);
 }
-END_TEST
 
 /* Signal, whether it is a sign of a fault. */
 static const struct {
@@ -129,7 +123,7 @@ static const struct {
 	bool fault;
 } ends[] = {{SIGSEGV, true}, {SIGFPE, true}, {SIGKILL, false}, {SIGTERM, false}, {0, false}};
 
-START_TEST(death_alone_is_judged_by_its_kind)
+TEST_LOOP(judge, death_alone_is_judged_by_its_kind, 0, sizeof(ends) / sizeof(ends[0]))
 {
 	struct judge_evidence evidence = {.exit_signal = ends[_i].signal};
 	struct judge_verdict verdict;
@@ -139,9 +133,8 @@ START_TEST(death_alone_is_judged_by_its_kind)
 	ck_assert_uint_eq(verdict.culprit, 0);
 	ck_assert_int_eq(verdict.code, CUDA_ERROR_LAUNCH_FAILED);
 }
-END_TEST
 
-START_TEST(unterminated_name_in_the_words_is_cut)
+TEST(judge, unterminated_name_in_the_words_is_cut)
 {
 	struct judge_evidence evidence = words(2, 700);
 	struct judge_verdict verdict;
@@ -150,7 +143,6 @@ START_TEST(unterminated_name_in_the_words_is_cut)
 	judge(&evidence, sessions, 3, &verdict);
 	ck_assert_uint_eq(strlen(verdict.kernel), sizeof(verdict.kernel) - 1);
 }
-END_TEST
 
 static struct shm_view view;
 static int client_fd, server_fd;
@@ -184,7 +176,7 @@ static void set_stream(uint32_t slot, uint64_t issued, uint64_t done)
 	set_done(slot, done);
 }
 
-START_TEST(doubt_is_what_is_issued_and_not_done)
+TEST(judge, doubt_is_what_is_issued_and_not_done)
 {
 	make_session();
 	ck_assert(!shm_view_in_doubt(&view));
@@ -201,9 +193,8 @@ START_TEST(doubt_is_what_is_issued_and_not_done)
 	ck_assert(shm_view_in_doubt(&view));
 	free_session();
 }
-END_TEST
 
-START_TEST(doubt_names_the_commands)
+TEST(judge, doubt_names_the_commands)
 {
 	struct in_flight then, copy;
 
@@ -223,10 +214,9 @@ START_TEST(doubt_names_the_commands)
 	in_flight_deinit(&copy);
 	free_session();
 }
-END_TEST
 
 /* The device's kernels can write there, too. */
-START_TEST(a_word_beyond_the_marks_ends_no_doubt)
+TEST(judge, a_word_beyond_the_marks_ends_no_doubt)
 {
 	struct in_flight then;
 
@@ -243,9 +233,8 @@ START_TEST(a_word_beyond_the_marks_ends_no_doubt)
 	in_flight_deinit(&then);
 	free_session();
 }
-END_TEST
 
-START_TEST(what_two_doubts_have_in_common)
+TEST(judge, what_two_doubts_have_in_common)
 {
 	struct in_flight common, now;
 
@@ -270,24 +259,12 @@ START_TEST(what_two_doubts_have_in_common)
 	in_flight_deinit(&common);
 	free_session();
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("judge");
 	TCase *tests = suite_case(suite, "judge");
 
-	tcase_add_test(tests, last_words_convict);
-	tcase_add_test(tests, words_about_a_session_that_is_gone_blame_nobody);
-	tcase_add_test(tests, words_without_a_session_blame_nobody);
-	tcase_add_test(tests, all_that_are_named_are_guilty);
-	tcase_add_test(tests, a_crash_beside_a_request_is_nobodys_fault);
-	tcase_add_test(tests, work_over_its_limit_is_blamed_where_there_was_no_fault);
-	tcase_add_loop_test(tests, death_alone_is_judged_by_its_kind, 0, sizeof(ends) / sizeof(ends[0]));
-	tcase_add_test(tests, unterminated_name_in_the_words_is_cut);
-	tcase_add_test(tests, doubt_is_what_is_issued_and_not_done);
-	tcase_add_test(tests, doubt_names_the_commands);
-	tcase_add_test(tests, a_word_beyond_the_marks_ends_no_doubt);
-	tcase_add_test(tests, what_two_doubts_have_in_common);
+	suite_add(tests, "judge");
 	return suite_run(suite);
 }

@@ -87,7 +87,7 @@ static void hang_up(void)
 	ck_assert_int_eq(ending(), 0);
 }
 
-START_TEST(a_chunk_is_a_descriptor_of_its_size)
+TEST(keeper, a_chunk_is_a_descriptor_of_its_size)
 {
 	uint64_t first;
 	struct stat status;
@@ -107,9 +107,8 @@ START_TEST(a_chunk_is_a_descriptor_of_its_size)
 	ck_assert_int_eq(ask(WIRE_RELEASE_CHUNK, 0, first), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(ask(WIRE_RELEASE_CHUNK, 0, 4711), CUDA_ERROR_INVALID_VALUE);
 }
-END_TEST
 
-START_TEST(sizes_are_checked)
+TEST(keeper, sizes_are_checked)
 {
 	static const uint64_t wrong[] = {
 		0, 1, GRANULE - 1, GRANULE + 4096, (UINT64_C(256) << 30) + GRANULE, UINT64_MAX - GRANULE + 1};
@@ -119,9 +118,8 @@ START_TEST(sizes_are_checked)
 		ck_assert_int_eq(daemon_end.fd, -1);
 	}
 }
-END_TEST
 
-START_TEST(memory_ends_and_comes_back)
+TEST(keeper, memory_ends_and_comes_back)
 {
 	uint64_t handle;
 
@@ -134,10 +132,9 @@ START_TEST(memory_ends_and_comes_back)
 	ck_assert_int_eq(ask(WIRE_CREATE_CHUNK, 8 * GRANULE, 0), CUDA_SUCCESS);
 	close(daemon_end.fd);
 }
-END_TEST
 
 /* The descriptor goes with the answer; a keeper that kept it would run out of them. */
-START_TEST(chunks_cost_no_descriptors)
+TEST(keeper, chunks_cost_no_descriptors)
 {
 	struct rlimit few = {.rlim_cur = 32, .rlim_max = 32};
 
@@ -149,17 +146,15 @@ START_TEST(chunks_cost_no_descriptors)
 			ask(WIRE_RELEASE_CHUNK, 0, daemon_end.answer.reply.values.at[0]), CUDA_SUCCESS);
 	}
 }
-END_TEST
 
-START_TEST(other_messages_are_answered)
+TEST(keeper, other_messages_are_answered)
 {
 	ck_assert_int_eq(ask(WIRE_PING, 0, 0), CUDA_SUCCESS);
 	ck_assert_int_eq(ask(WIRE_QUERY_MEMORY, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(ask(WIRE_PING, 0, 0), CUDA_SUCCESS);
 }
-END_TEST
 
-START_TEST(shutdown_ends_it)
+TEST(keeper, shutdown_ends_it)
 {
 	struct wire_message message = {.type = WIRE_SHUTDOWN};
 
@@ -169,9 +164,8 @@ START_TEST(shutdown_ends_it)
 	daemon_end.socket = -1;
 	ck_assert_int_eq(ending(), 0);
 }
-END_TEST
 
-START_TEST(nonsense_ends_it)
+TEST(keeper, nonsense_ends_it)
 {
 	ck_assert_int_eq(send(daemon_end.socket, "nonsense", 8, MSG_NOSIGNAL), 8);
 	ck_assert_int_eq(packet_receive(daemon_end.socket, &daemon_end.packet), PACKET_E_CLOSED);
@@ -179,9 +173,8 @@ START_TEST(nonsense_ends_it)
 	daemon_end.socket = -1;
 	ck_assert_int_eq(ending(), 1);
 }
-END_TEST
 
-START_TEST(a_missing_device_is_told)
+TEST(alone, a_missing_device_is_told)
 {
 	start_on(3);
 	ck_assert_int_eq(daemon_end.answer.type, WIRE_LOST);
@@ -189,9 +182,8 @@ START_TEST(a_missing_device_is_told)
 	close(daemon_end.socket);
 	ck_assert_int_eq(ending(), 1);
 }
-END_TEST
 
-START_TEST(the_ledger_adds_up)
+TEST(alone, the_ledger_adds_up)
 {
 	struct ledger ledger;
 
@@ -206,7 +198,6 @@ START_TEST(the_ledger_adds_up)
 	ck_assert_uint_eq(ledger.count, 500);
 	ledger_deinit(&ledger);
 }
-END_TEST
 
 int main(void)
 {
@@ -214,14 +205,7 @@ int main(void)
 	TCase *tests = suite_case(suite, "keeper"), *alone = suite_case(suite, "alone");
 
 	tcase_add_checked_fixture(tests, start, hang_up);
-	tcase_add_test(tests, a_chunk_is_a_descriptor_of_its_size);
-	tcase_add_test(tests, sizes_are_checked);
-	tcase_add_test(tests, memory_ends_and_comes_back);
-	tcase_add_test(tests, chunks_cost_no_descriptors);
-	tcase_add_test(tests, other_messages_are_answered);
-	tcase_add_test(tests, shutdown_ends_it);
-	tcase_add_test(tests, nonsense_ends_it);
-	tcase_add_test(alone, a_missing_device_is_told);
-	tcase_add_test(alone, the_ledger_adds_up);
+	suite_add(tests, "keeper");
+	suite_add(alone, "alone");
 	return suite_run(suite);
 }

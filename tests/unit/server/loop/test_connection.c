@@ -128,7 +128,7 @@ static void part(uv_loop_t *loop, struct connection *connection)
 	ck_assert_int_eq(uv_loop_close(loop), 0);
 }
 
-START_TEST(an_answer_leaves_after_the_record_and_before_its_message)
+TEST(connection, an_answer_leaves_after_the_record_and_before_its_message)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
 	struct packet *packet = malloc(sizeof(*packet));
@@ -152,9 +152,8 @@ START_TEST(an_answer_leaves_after_the_record_and_before_its_message)
 	close(peer);
 	free(packet);
 }
-END_TEST
 
-START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
+TEST(connection, slow_reader_gets_everything_in_order_with_descriptors)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}}, got;
 	struct packet *packet = malloc(sizeof(*packet));
@@ -188,10 +187,9 @@ START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
 	shared_fd_unref(fd);
 	free(packet);
 }
-END_TEST
 
 /* An executor that cannot be spoken with is given up, and its programs may get errors. */
-START_TEST(messages_come_and_go_without_memory)
+TEST(connection_2, messages_come_and_go_without_memory)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}};
 	struct connection *connection;
@@ -213,10 +211,9 @@ START_TEST(messages_come_and_go_without_memory)
 	part(&loop, connection);
 	close(peer);
 }
-END_TEST
 
 /* The peer may be an executor that others need as well. */
-START_TEST(what_the_kernel_has_no_memory_for_is_sent_again)
+TEST(connection_3, what_the_kernel_has_no_memory_for_is_sent_again)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}}, got;
 	struct packet *packet = malloc(sizeof(*packet));
@@ -244,9 +241,8 @@ START_TEST(what_the_kernel_has_no_memory_for_is_sent_again)
 	close(peer);
 	free(packet);
 }
-END_TEST
 
-START_TEST(queue_is_bounded_and_freed)
+TEST(connection_3, queue_is_bounded_and_freed)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = "x"}};
 	struct shared_fd *fd = shared_fd_new(fake_memfd(1, 0));
@@ -265,9 +261,8 @@ START_TEST(queue_is_bounded_and_freed)
 	ck_assert_uint_eq(fd->refs, 1);
 	shared_fd_unref(fd);
 }
-END_TEST
 
-START_TEST(last_words_are_read_before_the_hang_up)
+TEST(connection_3, last_words_are_read_before_the_hang_up)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
 	struct connection *connection;
@@ -287,10 +282,9 @@ START_TEST(last_words_are_read_before_the_hang_up)
 	ck_assert_uint_eq(seen.closed, 1);
 	part(&loop, connection);
 }
-END_TEST
 
 /* What was sent to it lies there, and the kernel tells an error. What it has said before counts. */
-START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
+TEST(connection_3, a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}};
 	struct wire_message last = {.type = WIRE_PING, .id = 1};
@@ -309,10 +303,9 @@ START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 	ck_assert_uint_eq(seen.messages, 1);
 	part(&loop, connection);
 }
-END_TEST
 
 /* It had read what it was sent, and more waits for it. */
-START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
+TEST(connection_3, last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
 	struct packet *packet = malloc(sizeof(*packet));
@@ -338,10 +331,9 @@ START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 	part(&loop, connection);
 	free(packet);
 }
-END_TEST
 
 /* The sender is not there any more: the connection ends. */
-START_TEST(what_the_kernel_does_not_take_ends_the_connection)
+TEST(connection_3, what_the_kernel_does_not_take_ends_the_connection)
 {
 	char text[6000];
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = text}};
@@ -362,9 +354,8 @@ START_TEST(what_the_kernel_does_not_take_ends_the_connection)
 	part(&loop, connection);
 	close(peer);
 }
-END_TEST
 
-START_TEST(paused_connection_still_sees_the_hang_up)
+TEST(connection_3, paused_connection_still_sees_the_hang_up)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
 	struct connection *connection;
@@ -382,9 +373,8 @@ START_TEST(paused_connection_still_sees_the_hang_up)
 	ck_assert_uint_eq(seen.closed, 1);
 	part(&loop, connection);
 }
-END_TEST
 
-START_TEST(handler_may_shut_its_connection_down)
+TEST(connection_3, handler_may_shut_its_connection_down)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
 	struct seen seen;
@@ -401,7 +391,6 @@ START_TEST(handler_may_shut_its_connection_down)
 	close(peer);
 	part(&loop, NULL);
 }
-END_TEST
 
 int main(void)
 {
@@ -409,17 +398,9 @@ int main(void)
 	TCase *tests = suite_case(suite, "connection");
 
 	fake_prepare();
-	tcase_add_test(tests, an_answer_leaves_after_the_record_and_before_its_message);
-	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
+	suite_add(tests, "connection");
 	if (SCARCE_POSSIBLE)
-		tcase_add_test(tests, messages_come_and_go_without_memory);
-	tcase_add_test(tests, what_the_kernel_has_no_memory_for_is_sent_again);
-	tcase_add_test(tests, queue_is_bounded_and_freed);
-	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
-	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);
-	tcase_add_test(tests, what_the_kernel_does_not_take_ends_the_connection);
-	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
-	tcase_add_test(tests, a_peer_that_dies_in_the_middle_of_something_has_hung_up);
-	tcase_add_test(tests, handler_may_shut_its_connection_down);
+		suite_add(tests, "connection_2");
+	suite_add(tests, "connection_3");
 	return suite_run(suite);
 }

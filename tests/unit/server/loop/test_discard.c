@@ -77,7 +77,7 @@ static const struct {
 } rows[] = {{false, discard_unread}, {true, discard_unread}, {false, discard_deposited},
 	{true, discard_deposited}};
 
-START_TEST(what_lingers_leaves_nothing)
+TEST_LOOP(discard, what_lingers_leaves_nothing, 0, sizeof(rows) / sizeof(rows[0]))
 {
 	unsigned threads = count_threads(), fds = fds_count();
 	int silent[TIMES], pair[2], slow;
@@ -95,7 +95,6 @@ START_TEST(what_lingers_leaves_nothing)
 	for (int i = 0; i < TIMES; i++)
 		close(silent[i]);
 }
-END_TEST
 
 /* With something before it that ends the connection, or without. */
 static void be_strange(struct fake *fake, bool is_second)
@@ -114,7 +113,7 @@ static void be_strange(struct fake *fake, bool is_second)
 }
 
 /* A stranger needs nothing but a connection: he may come as often as he likes. */
-START_TEST(what_a_stranger_sends_is_not_even_taken)
+TEST_LOOP(discard, what_a_stranger_sends_is_not_even_taken, 0, 2)
 {
 	struct fake *fake = fake_new(1);
 	unsigned threads, fds;
@@ -133,7 +132,6 @@ START_TEST(what_a_stranger_sends_is_not_even_taken)
 	}
 	fake_free(fake);
 }
-END_TEST
 
 int main(void)
 {
@@ -141,7 +139,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "discard");
 
 	fake_prepare();
-	tcase_add_loop_test(tests, what_lingers_leaves_nothing, 0, sizeof(rows) / sizeof(rows[0]));
-	tcase_add_loop_test(tests, what_a_stranger_sends_is_not_even_taken, 0, 2);
+	suite_add(tests, "discard");
 	return suite_run(suite);
 }

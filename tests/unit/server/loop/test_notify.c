@@ -70,7 +70,7 @@ static pid_t hear(int fd, char text[64])
 }
 
 /* The unit lets nobody but the main process speak. */
-START_TEST(daemon_speaks_in_the_name_of_its_parent)
+TEST(notify, daemon_speaks_in_the_name_of_its_parent)
 {
 	int fd = listen_as_manager(), status;
 	char text[64];
@@ -85,21 +85,18 @@ START_TEST(daemon_speaks_in_the_name_of_its_parent)
 	ck_assert_int_eq(status, 0);
 	close(fd);
 }
-END_TEST
 
-START_TEST(without_a_manager_nobody_is_told)
+TEST(notify, without_a_manager_nobody_is_told)
 {
 	unsetenv("NOTIFY_SOCKET");
 	ck_assert_int_eq(notify_manager("READY=1"), 0);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("notify");
 	TCase *notify = suite_case(suite, "notify");
 
-	tcase_add_test(notify, daemon_speaks_in_the_name_of_its_parent);
-	tcase_add_test(notify, without_a_manager_nobody_is_told);
+	suite_add(notify, "notify");
 	return suite_run(suite);
 }

@@ -33,7 +33,7 @@ static void on_first(void *context)
 
 /* Otherwise a callback that takes long would make the next one due, and so on: sockets would wait
  * for all of them. */
-START_TEST(a_timer_that_a_callback_starts_fires_in_a_later_round)
+TEST(timer, a_timer_that_a_callback_starts_fires_in_a_later_round)
 {
 	uv_loop_t loop;
 
@@ -55,10 +55,9 @@ START_TEST(a_timer_that_a_callback_starts_fires_in_a_later_round)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
-END_TEST
 
 /* The loop's clock stands still while callbacks run. */
-START_TEST(the_time_counts_from_the_start)
+TEST(timer, the_time_counts_from_the_start)
 {
 	uv_loop_t loop;
 
@@ -75,7 +74,6 @@ START_TEST(the_time_counts_from_the_start)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
-END_TEST
 
 int main(void)
 {
@@ -83,7 +81,6 @@ int main(void)
 	TCase *timer = suite_case(suite, "timer");
 
 	fake_prepare();
-	tcase_add_test(timer, a_timer_that_a_callback_starts_fires_in_a_later_round);
-	tcase_add_test(timer, the_time_counts_from_the_start);
+	suite_add(timer, "timer");
 	return suite_run(suite);
 }

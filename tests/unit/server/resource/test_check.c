@@ -93,7 +93,7 @@ static const struct {
 	{WIRE_UNMAP_HOST, HOST, 4096, CHECK_E_BROKEN},
 };
 
-START_TEST(ranges_lie_in_the_window_and_apart)
+TEST_LOOP(requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]))
 {
 	struct wire_message mapped = {
 		.type = WIRE_MAP_MEMORY, .range = {.address = BASE + 10 * MIB, .bytes = 2 * MIB}};
@@ -106,10 +106,9 @@ START_TEST(ranges_lie_in_the_window_and_apart)
 	if (ranges[_i].outcome == CHECK_E_BROKEN)
 		ck_assert_ptr_nonnull(finding.reason);
 }
-END_TEST
 
 /* What kernels allocate lies there, beside what the keeper makes. */
-START_TEST(the_heap_of_kernels_is_device_memory_too)
+TEST(requests, the_heap_of_kernels_is_device_memory_too)
 {
 	struct wire_message heap = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 7 * MIB}};
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
@@ -141,10 +140,9 @@ START_TEST(the_heap_of_kernels_is_device_memory_too)
 	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
 /* All threads of the device have it, beyond what they have in every context. */
-START_TEST(the_stack_of_kernels_is_device_memory_too)
+TEST(requests, the_stack_of_kernels_is_device_memory_too)
 {
 	struct wire_message stack = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 2048}};
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
@@ -169,9 +167,8 @@ START_TEST(the_stack_of_kernels_is_device_memory_too)
 	stack.limit.value = INT64_MAX;
 	ck_assert_int_eq(check(&stack, -1, &finding), CHECK_E_ANSWER);
 }
-END_TEST
 
-START_TEST(memory_limit_is_an_answer)
+TEST(requests, memory_limit_is_an_answer)
 {
 	struct wire_message message = {.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 4 * MIB}};
 	struct check_finding finding;
@@ -187,7 +184,6 @@ START_TEST(memory_limit_is_an_answer)
 	holdings_remove(holdings, holdings_find_range(holdings, WIRE_MAP_MEMORY, BASE, 4 * MIB));
 	ck_assert_uint_eq(holdings->memory_bytes, 0);
 }
-END_TEST
 
 /* Against: memory 1 of 4 MiB, free; memory 2 of 2 MiB, mapped at the start of the window; a further
  * window, number 100; host memory 4 of 2 MiB, free; memory 5, lost. */
@@ -234,7 +230,7 @@ static const struct {
 		CHECK_E_BROKEN},
 };
 
-START_TEST(physical_memory_is_checked)
+TEST_LOOP(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical))
 {
 	struct wire_message had[] = {
 		{.type = WIRE_CREATE_MEMORY, .memory = {.handle = 1, .bytes = 4 * MIB}},
@@ -267,9 +263,8 @@ START_TEST(physical_memory_is_checked)
 	ck_assert_uint_eq(chunks[1].holders, 2);
 	ck_assert_int_eq(check(&message, -1, &finding), physical[_i].outcome);
 }
-END_TEST
 
-START_TEST(windows_are_whole_and_their_own)
+TEST(requests, windows_are_whole_and_their_own)
 {
 	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window = {.bytes = (64 * GIB)}};
 	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
@@ -311,9 +306,8 @@ START_TEST(windows_are_whole_and_their_own)
 	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_ANSWER);
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 }
-END_TEST
 
-START_TEST(tensor_maps_have_the_ranks_that_they_say)
+TEST(requests, tensor_maps_have_the_ranks_that_they_say)
 {
 	const uint64_t wide[16] = {0};
 	const uint32_t narrow[5] = {0};
@@ -341,11 +335,10 @@ START_TEST(tensor_maps_have_the_ranks_that_they_say)
 	map.tensor_map.kind = 3;
 	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
 }
-END_TEST
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-START_TEST(images_are_sealed_files_of_the_announced_size)
+TEST(requests, images_are_sealed_files_of_the_announced_size)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
 	struct check_finding finding;
@@ -377,10 +370,9 @@ START_TEST(images_are_sealed_files_of_the_announced_size)
 	close(good);
 	close(open_fd);
 }
-END_TEST
 
 /* A file without pages says to have as much as it likes. */
-START_TEST(texts_have_a_size_that_can_be_copied)
+TEST(requests, texts_have_a_size_that_can_be_copied)
 {
 	static const char *const begins[] = {".version",
 		"\x7f"
@@ -403,10 +395,9 @@ START_TEST(texts_have_a_size_that_can_be_copied)
 			close(fd);
 		}
 }
-END_TEST
 
 /* Inputs are like images; what is linked goes to a file of the service. */
-START_TEST(links_have_bounded_inputs)
+TEST(requests, links_have_bounded_inputs)
 {
 	struct wire_option options[CHECK_OPTIONS_MAX + 1] = {{0}};
 	struct wire_message add = {.type = WIRE_LINK_ADD, .link = {.bytes = 5000, .name = "input"}};
@@ -432,9 +423,8 @@ START_TEST(links_have_bounded_inputs)
 	close(good);
 	close(open_fd);
 }
-END_TEST
 
-START_TEST(shared_events_are_pages_of_the_host_part)
+TEST(requests, shared_events_are_pages_of_the_host_part)
 {
 	struct wire_message own = {.type = WIRE_MAP_HOST, .range = {HOST, 4096, WIRE_HOST_EVENTS}};
 	struct wire_message import = {
@@ -456,10 +446,9 @@ START_TEST(shared_events_are_pages_of_the_host_part)
 	import.import.address = HOST;
 	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN); /* something is there */
 }
-END_TEST
 
 /* What is kept for a session is bounded, and is free again with what it was for. */
-START_TEST(names_and_descriptions_are_bounded)
+TEST(requests, names_and_descriptions_are_bounded)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1}};
 	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {1, 1, "k"}};
@@ -487,9 +476,8 @@ START_TEST(names_and_descriptions_are_bounded)
 	holdings->kept_bytes = 0;
 	close(fd);
 }
-END_TEST
 
-START_TEST(image_limit_is_an_answer)
+TEST(requests, image_limit_is_an_answer)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
 	struct check_finding finding;
@@ -511,14 +499,13 @@ START_TEST(image_limit_is_an_answer)
 	ck_assert_int_eq(check(&load, fd, &finding), 0);
 	close(fd);
 }
-END_TEST
 
 #define FUNCTIONS 60000u
 #define MAPPINGS  30000u
 
 /* Ranges are found whatever else there is, and at once: with a walk over everything for each
  * question this takes longer than any test may. */
-START_TEST(a_mapping_costs_the_same_beside_many_functions)
+TEST(requests, a_mapping_costs_the_same_beside_many_functions)
 {
 	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {.module = 1, .name = "k"}};
 	struct wire_message map = {.type = WIRE_MAP_HOST, .range = {.bytes = 4096}};
@@ -551,9 +538,8 @@ START_TEST(a_mapping_costs_the_same_beside_many_functions)
 	}
 	ck_assert_uint_eq(holdings->host_bytes, 0);
 }
-END_TEST
 
-START_TEST(pinned_limit_is_an_answer)
+TEST(requests, pinned_limit_is_an_answer)
 {
 	struct wire_message mapped = {.type = WIRE_MAP_HOST, .range = {.address = HOST, .bytes = 8192}};
 	struct wire_message more = {.type = WIRE_MAP_HOST, .range = {.address = HOST + MIB, .bytes = 8192}};
@@ -575,9 +561,8 @@ START_TEST(pinned_limit_is_an_answer)
 	scope.pinned_limit = 0;
 	ck_assert_int_eq(check(&more, -1, &finding), 0);
 }
-END_TEST
 
-START_TEST(graphs_are_sealed_files_and_kept_by_id)
+TEST(requests, graphs_are_sealed_files_and_kept_by_id)
 {
 	struct wire_message make = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000, 0}}, again;
 	struct wire_message drop = {.type = WIRE_DROP_GRAPH, .graph = {5, 0, 0}};
@@ -612,9 +597,8 @@ START_TEST(graphs_are_sealed_files_and_kept_by_id)
 	close(good);
 	close(open_fd);
 }
-END_TEST
 
-START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
+TEST(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along)
 {
 	struct wire_message make = {.type = WIRE_MAKE_ARRAY}, back = {.type = WIRE_BACK_ARRAY};
 	struct wire_message object = {.type = WIRE_MAKE_OBJECT}, drop = {.type = WIRE_DROP_ARRAY}, again;
@@ -672,9 +656,8 @@ START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
 	holdings_remove(holdings, TAILQ_LAST(&holdings->entries, holding_list));
 }
-END_TEST
 
-START_TEST(options_are_bounded)
+TEST(requests, options_are_bounded)
 {
 	struct wire_option options[CHECK_OPTIONS_MAX + 1] = {
 		{.id = CU_JIT_INFO_LOG_BUFFER, .value = CHECK_OPTION_BYTES + 1}};
@@ -692,7 +675,6 @@ START_TEST(options_are_bounded)
 	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
 	close(fd);
 }
-END_TEST
 
 static void note_module(uint32_t module)
 {
@@ -709,7 +691,7 @@ static void note_function(uint32_t module, uint32_t function)
 	note(&find);
 }
 
-START_TEST(symbols_need_their_module)
+TEST(requests, symbols_need_their_module)
 {
 	struct wire_message find = {
 		.type = WIRE_FIND_FUNCTION, .symbol = {.module = 3, .function = 5, .name = "f"}};
@@ -736,9 +718,8 @@ START_TEST(symbols_need_their_module)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_NOT_FOUND);
 	free(longest);
 }
-END_TEST
 
-START_TEST(other_requests_are_checked)
+TEST(requests, other_requests_are_checked)
 {
 	uint32_t three[3] = {1, 1, 1};
 	uint8_t attributes[sizeof(struct frmps_launch_attribute) * 17] = {0};
@@ -766,9 +747,8 @@ START_TEST(other_requests_are_checked)
 	ck_assert_int_eq(check(&set_value, -1, &finding), CHECK_E_ANSWER);
 	ck_assert_int_eq(check(&activate, -1, &finding), CHECK_E_BROKEN);
 }
-END_TEST
 
-START_TEST(limits_are_checked)
+TEST(requests, limits_are_checked)
 {
 	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 4096}};
 	struct check_finding finding;
@@ -783,18 +763,16 @@ START_TEST(limits_are_checked)
 	limit.limit.limit = UINT32_MAX;
 	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_BROKEN);
 }
-END_TEST
 
-START_TEST(request_needs_a_number)
+TEST(requests, request_needs_a_number)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	struct check_finding finding;
 
 	ck_assert_int_eq(check_request(&scope, &query, -1, &finding), CHECK_E_BROKEN);
 }
-END_TEST
 
-START_TEST(unloading_takes_everything_of_the_module)
+TEST(requests, unloading_takes_everything_of_the_module)
 {
 	struct wire_message set_value = {
 		.type = WIRE_SET_FUNCTION, .set_function = {.function = 1, .attribute = 8, .value = 1}};
@@ -823,10 +801,9 @@ START_TEST(unloading_takes_everything_of_the_module)
 	ck_assert(!holdings_has_module(holdings, 1) && holdings_has_module(holdings, 2));
 	ck_assert(!holdings_has_function(holdings, 1) && holdings_has_function(holdings, 2));
 }
-END_TEST
 
 /* Later executors are asked for the address that the first one had; a client asks for none. */
-START_TEST(code_stays_where_it_was)
+TEST(requests, code_stays_where_it_was)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
 	const uint64_t values[4] = {1, 0, 0x777700, 0};
@@ -845,7 +822,6 @@ START_TEST(code_stays_where_it_was)
 	ck_assert_uint_eq(again.load_module.code, 0x777700);
 	close(fd);
 }
-END_TEST
 
 int main(void)
 {
@@ -853,30 +829,6 @@ int main(void)
 	TCase *requests = suite_case(suite, "requests");
 
 	tcase_add_checked_fixture(requests, hold, let_go);
-	tcase_add_loop_test(
-		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
-	tcase_add_test(requests, the_heap_of_kernels_is_device_memory_too);
-	tcase_add_test(requests, the_stack_of_kernels_is_device_memory_too);
-	tcase_add_test(requests, memory_limit_is_an_answer);
-	tcase_add_loop_test(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical));
-	tcase_add_test(requests, windows_are_whole_and_their_own);
-	tcase_add_test(requests, tensor_maps_have_the_ranks_that_they_say);
-	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
-	tcase_add_test(requests, texts_have_a_size_that_can_be_copied);
-	tcase_add_test(requests, links_have_bounded_inputs);
-	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
-	tcase_add_test(requests, names_and_descriptions_are_bounded);
-	tcase_add_test(requests, a_mapping_costs_the_same_beside_many_functions);
-	tcase_add_test(requests, pinned_limit_is_an_answer);
-	tcase_add_test(requests, image_limit_is_an_answer);
-	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
-	tcase_add_test(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along);
-	tcase_add_test(requests, options_are_bounded);
-	tcase_add_test(requests, symbols_need_their_module);
-	tcase_add_test(requests, other_requests_are_checked);
-	tcase_add_test(requests, limits_are_checked);
-	tcase_add_test(requests, request_needs_a_number);
-	tcase_add_test(requests, unloading_takes_everything_of_the_module);
-	tcase_add_test(requests, code_stays_where_it_was);
+	suite_add(requests, "requests");
 	return suite_run(suite);
 }

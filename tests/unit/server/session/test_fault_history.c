@@ -47,7 +47,7 @@ static unsigned count(uid_t uid)
 	return count;
 }
 
-START_TEST(another_script_of_the_same_interpreter_is_another_program)
+TEST(history, another_script_of_the_same_interpreter_is_another_program)
 {
 	boot();
 	fault(getuid(), A, 3);
@@ -56,10 +56,9 @@ START_TEST(another_script_of_the_same_interpreter_is_another_program)
 	ck_assert(!is_quarantined(OTHER, A));
 	end();
 }
-END_TEST
 
 /* What Hello says is what counts, not the name. */
-START_TEST(a_program_is_known_by_what_it_says_it_is)
+TEST(history, a_program_is_known_by_what_it_says_it_is)
 {
 	struct wire_hello hello = {.program = "python3", .identity = A "\n"};
 	char identity[SESSION_IDENTITY_MAX];
@@ -75,9 +74,8 @@ START_TEST(a_program_is_known_by_what_it_says_it_is)
 	ck_assert_str_eq(session->identity, "fake");
 	part();
 }
-END_TEST
 
-START_TEST(a_fault_is_forgotten_after_a_day)
+TEST(history, a_fault_is_forgotten_after_a_day)
 {
 	struct fault_history *history;
 
@@ -94,9 +92,8 @@ START_TEST(a_fault_is_forgotten_after_a_day)
 	ck_assert(!is_quarantined(getuid(), A));
 	end();
 }
-END_TEST
 
-START_TEST(one_user_pushes_only_its_own_programs_out)
+TEST(history, one_user_pushes_only_its_own_programs_out)
 {
 	char name[32];
 
@@ -112,7 +109,6 @@ START_TEST(one_user_pushes_only_its_own_programs_out)
 	ck_assert(is_quarantined(OTHER, A));
 	end();
 }
-END_TEST
 
 /*
  * Operators
@@ -137,7 +133,7 @@ static size_t listed(uid_t uid)
 	return programs;
 }
 
-START_TEST(a_user_sees_its_own_programs)
+TEST(history, a_user_sees_its_own_programs)
 {
 	json_t *root, *one;
 
@@ -159,7 +155,6 @@ START_TEST(a_user_sees_its_own_programs)
 	json_decref(root);
 	end();
 }
-END_TEST
 
 /* Return: what the service answers */
 static int32_t lift(uid_t uid, const char *number)
@@ -180,7 +175,7 @@ static int32_t lift(uid_t uid, const char *number)
 	return code;
 }
 
-START_TEST(a_user_lifts_its_own_and_an_operator_all)
+TEST(history, a_user_lifts_its_own_and_an_operator_all)
 {
 	boot();
 	fault(OTHER, A, 3);
@@ -197,13 +192,12 @@ START_TEST(a_user_lifts_its_own_and_an_operator_all)
 	ck_assert(!is_quarantined(OTHER, B));
 	end();
 }
-END_TEST
 
 /*
  * Another life of the daemon
  */
 
-START_TEST(a_daemon_that_comes_back_knows_them)
+TEST(lives, a_daemon_that_comes_back_knows_them)
 {
 	const struct fault_history *first;
 
@@ -228,9 +222,8 @@ START_TEST(a_daemon_that_comes_back_knows_them)
 	ck_assert_uint_eq(count(OTHER), 2);
 	end();
 }
-END_TEST
 
-START_TEST(a_session_keeps_what_it_is)
+TEST(lives, a_session_keeps_what_it_is)
 {
 	fake_with_records = true;
 	join();
@@ -238,7 +231,6 @@ START_TEST(a_session_keeps_what_it_is)
 	ck_assert_str_eq(TAILQ_FIRST(&fake->daemon.sessions)->identity, "fake");
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -249,13 +241,7 @@ int main(void)
 
 	fake_prepare();
 	suite_add_tcase(suite, lives);
-	tcase_add_test(tests, another_script_of_the_same_interpreter_is_another_program);
-	tcase_add_test(tests, a_program_is_known_by_what_it_says_it_is);
-	tcase_add_test(tests, a_fault_is_forgotten_after_a_day);
-	tcase_add_test(tests, one_user_pushes_only_its_own_programs_out);
-	tcase_add_test(tests, a_user_sees_its_own_programs);
-	tcase_add_test(tests, a_user_lifts_its_own_and_an_operator_all);
-	tcase_add_test(lives, a_daemon_that_comes_back_knows_them);
-	tcase_add_test(lives, a_session_keeps_what_it_is);
+	suite_add(tests, "history");
+	suite_add(lives, "lives");
 	return suite_run(suite);
 }

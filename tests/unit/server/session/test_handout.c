@@ -53,7 +53,7 @@ static void close_from(unsigned first)
 }
 
 /* However many there are, and whatever has become of them. */
-START_TEST(a_look_covers_some_of_the_users_own)
+TEST(looks, a_look_covers_some_of_the_users_own)
 {
 	boot();
 	keep_many(HIM);
@@ -65,10 +65,9 @@ START_TEST(a_look_covers_some_of_the_users_own)
 	ck_assert_uint_gt(count_of(HIM), MANY - 64);
 	end();
 }
-END_TEST
 
 /* Those that are over come first in turn, or last: the timer finds them. */
-START_TEST(all_that_is_over_is_found_in_time)
+TEST(looks, all_that_is_over_is_found_in_time)
 {
 	boot();
 	keep_many(HIM);
@@ -81,10 +80,9 @@ START_TEST(all_that_is_over_is_found_in_time)
 	ck_assert_uint_eq(handouts_bytes(&fake->daemon.handouts, HIM), 0);
 	end();
 }
-END_TEST
 
 /* The first round of the timer reaches him. */
-START_TEST(a_user_who_keeps_many_holds_nobody_up)
+TEST(looks, a_user_who_keeps_many_holds_nobody_up)
 {
 	int own;
 
@@ -98,7 +96,6 @@ START_TEST(a_user_who_keeps_many_holds_nobody_up)
 	close_from(0);
 	end();
 }
-END_TEST
 
 /*
  * What is kept counts
@@ -129,7 +126,7 @@ static void unpin(uint64_t bytes)
 }
 
 /* The limit holds with what the program has, what it keeps open, and for its user's next one. */
-START_TEST(pinned_memory_that_is_kept_is_a_part_of_the_limit)
+TEST(looks, pinned_memory_that_is_kept_is_a_part_of_the_limit)
 {
 	struct fake_client late;
 	int kept_fd;
@@ -151,7 +148,6 @@ START_TEST(pinned_memory_that_is_kept_is_a_part_of_the_limit)
 	ck_assert_int_eq(pin(4096), CUDA_SUCCESS);
 	part();
 }
-END_TEST
 
 int main(void)
 {
@@ -160,9 +156,6 @@ int main(void)
 
 	fake_prepare();
 	looks = suite_case(suite, "looks");
-	tcase_add_test(looks, a_look_covers_some_of_the_users_own);
-	tcase_add_test(looks, all_that_is_over_is_found_in_time);
-	tcase_add_test(looks, a_user_who_keeps_many_holds_nobody_up);
-	tcase_add_test(looks, pinned_memory_that_is_kept_is_a_part_of_the_limit);
+	suite_add(looks, "looks");
 	return suite_run(suite);
 }

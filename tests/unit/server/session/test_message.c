@@ -3,7 +3,7 @@
 #include "server/session/message.h"
 #include "tests/lib/suite.h"
 
-START_TEST(every_message_has_a_row_and_a_sender)
+TEST(message, every_message_has_a_row_and_a_sender)
 {
 	for (int type = WIRE_HELLO; type < WIRE_TYPES; type++) {
 		ck_assert_str_ne(message_row(type)->name, "unknown");
@@ -14,9 +14,8 @@ START_TEST(every_message_has_a_row_and_a_sender)
 		ck_assert(message_row(type)->keep == KEEP_NOTHING || message_row(type)->route != ROUTE_NONE);
 	}
 }
-END_TEST
 
-START_TEST(only_senders_may_send)
+TEST(message, only_senders_may_send)
 {
 	ck_assert(message_allowed(WIRE_HELLO, FROM_STRANGER));
 	ck_assert(!message_allowed(WIRE_HELLO, FROM_CLIENT));
@@ -28,14 +27,12 @@ START_TEST(only_senders_may_send)
 	ck_assert(!message_allowed(WIRE_NONE, FROM_CLIENT));
 	ck_assert(!message_allowed(WIRE_TYPES + 5, FROM_CLIENT));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("message");
 	TCase *tests = suite_case(suite, "message");
 
-	tcase_add_test(tests, every_message_has_a_row_and_a_sender);
-	tcase_add_test(tests, only_senders_may_send);
+	suite_add(tests, "message");
 	return suite_run(suite);
 }

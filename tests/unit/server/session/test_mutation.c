@@ -334,7 +334,7 @@ static void send_something(int any_file)
 	send_packet(packet, length, any_file, count);
 }
 
-START_TEST(tampered_requests_hurt_nobody_else)
+TEST(mutation, tampered_requests_hurt_nobody_else)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 	int any_file;
@@ -370,7 +370,6 @@ START_TEST(tampered_requests_hurt_nobody_else)
 	packet_close_fds(&fake->packet);
 	fake_free(fake);
 }
-END_TEST
 
 int main(void)
 {
@@ -379,6 +378,6 @@ int main(void)
 
 	fake_prepare();
 	tcase_set_timeout(all, 300);
-	tcase_add_test(all, tampered_requests_hurt_nobody_else);
+	suite_add(all, "mutation");
 	return suite_run(suite);
 }

@@ -55,7 +55,7 @@ static void be_refused(uid_t uid, unsigned count)
 	}
 }
 
-START_TEST(refused_programs_of_one_user_do_not_fill_the_log)
+TEST(userlog, refused_programs_of_one_user_do_not_fill_the_log)
 {
 	boot_with_log();
 	be_refused(1001, 200);
@@ -68,9 +68,8 @@ START_TEST(refused_programs_of_one_user_do_not_fill_the_log)
 	ck_assert_uint_eq(fake->daemon.counters.sessions_refused, 201);
 	end_with_log();
 }
-END_TEST
 
-START_TEST(what_was_left_out_is_said_when_the_minute_is_over)
+TEST(userlog, what_was_left_out_is_said_when_the_minute_is_over)
 {
 	boot_with_log();
 	be_refused(1001, 100);
@@ -87,10 +86,9 @@ START_TEST(what_was_left_out_is_said_when_the_minute_is_over)
 	ck_assert_uint_eq(read_lines(), 0);
 	end_with_log();
 }
-END_TEST
 
 /* One person with many users. */
-START_TEST(many_users_share_the_lines_of_one)
+TEST(userlog, many_users_share_the_lines_of_one)
 {
 	boot_with_log();
 	for (uid_t uid = 1; uid <= 4 * USERLOG_USERS_MAX; uid++)
@@ -101,7 +99,6 @@ START_TEST(many_users_share_the_lines_of_one)
 	ck_assert_uint_eq(read_lines(), 1);
 	end_with_log();
 }
-END_TEST
 
 int main(void)
 {
@@ -109,8 +106,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "userlog");
 
 	fake_prepare();
-	tcase_add_test(tests, refused_programs_of_one_user_do_not_fill_the_log);
-	tcase_add_test(tests, what_was_left_out_is_said_when_the_minute_is_over);
-	tcase_add_test(tests, many_users_share_the_lines_of_one);
+	suite_add(tests, "userlog");
 	return suite_run(suite);
 }

@@ -57,7 +57,7 @@ static void check_set(void)
 	}
 }
 
-START_TEST(windows_are_free_on_both_sides)
+TEST(window, windows_are_free_on_both_sides)
 {
 	const uint64_t some[2] = {UINT64_C(0x8), UINT64_C(0x3)};
 	const struct wire_u64s free_windows = {some, 2};
@@ -70,19 +70,17 @@ START_TEST(windows_are_free_on_both_sides)
 	window_give(&set, WINDOW_NONE);
 	ck_assert_uint_eq(window_take(&set, &free_windows), field(64));
 }
-END_TEST
 
-START_TEST(a_freed_window_is_not_reused_at_once)
+TEST(window, a_freed_window_is_not_reused_at_once)
 {
 	uint64_t first = window_take(&set, &all_free);
 
 	window_give(&set, first);
 	ck_assert_uint_ne(window_take(&set, &all_free), first);
 }
-END_TEST
 
 /* So that another device can have the same memory at the same addresses. */
-START_TEST(each_device_takes_from_its_own_part_first)
+TEST(window, each_device_takes_from_its_own_part_first)
 {
 	const uint32_t part = WINDOW_COUNT / 4;
 
@@ -104,9 +102,8 @@ START_TEST(each_device_takes_from_its_own_part_first)
 	check_set();
 	ck_assert_uint_eq(window_take(&set, &all_free), WINDOW_NONE);
 }
-END_TEST
 
-START_TEST(all_windows_can_be_in_use)
+TEST(window, all_windows_can_be_in_use)
 {
 	for (uint32_t i = 0; i < WINDOW_USABLE; i++)
 		ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
@@ -114,9 +111,8 @@ START_TEST(all_windows_can_be_in_use)
 	ck_assert_uint_eq(window_take(&set, &all_free), WINDOW_NONE);
 	ck_assert_uint_eq(GRID_END, UINT64_C(1) << 47);
 }
-END_TEST
 
-START_TEST(further_windows_come_until_a_hundred_tebibytes_are_gone)
+TEST(window, further_windows_come_until_a_hundred_tebibytes_are_gone)
 {
 	uint64_t count = 0;
 
@@ -130,9 +126,8 @@ START_TEST(further_windows_come_until_a_hundred_tebibytes_are_gone)
 		ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
 	check_set();
 }
-END_TEST
 
-START_TEST(further_windows_are_as_large_as_one_likes)
+TEST(window, further_windows_are_as_large_as_one_likes)
 {
 	uint64_t at = take(50 * TIB, 0), next;
 
@@ -146,9 +141,8 @@ START_TEST(further_windows_are_as_large_as_one_likes)
 	ck_assert_uint_eq(take(50 * TIB, 0), at);
 	check_set();
 }
-END_TEST
 
-START_TEST(further_windows_are_aligned_and_lie_apart)
+TEST(window, further_windows_are_aligned_and_lie_apart)
 {
 	uint64_t a = take(64 * GIB, 0), b = take(64 * GIB, WINDOW_GRAIN), c = take(64 * GIB, TIB);
 
@@ -159,9 +153,8 @@ START_TEST(further_windows_are_aligned_and_lie_apart)
 	ck_assert_uint_eq(take(64 * GIB, UINT64_C(1) << 63), WINDOW_NONE);
 	check_set();
 }
-END_TEST
 
-START_TEST(a_place_is_given_or_none)
+TEST(window, a_place_is_given_or_none)
 {
 	uint64_t own = window_take(&set, &all_free), at = field(20) + 6 * WINDOW_GRAIN;
 
@@ -185,10 +178,9 @@ START_TEST(a_place_is_given_or_none)
 	ck_assert_uint_eq(take_there(field(30) - 32 * GIB, 64 * GIB), WINDOW_NONE);
 	ck_assert_uint_eq(take_there(field(30) - 64 * GIB, 64 * GIB), field(30) - 64 * GIB);
 }
-END_TEST
 
 /* So many lists must be kept, and searched for everybody's requests. */
-START_TEST(there_are_not_more_than_can_be_kept)
+TEST(window, there_are_not_more_than_can_be_kept)
 {
 	uint32_t count = 0;
 
@@ -199,9 +191,8 @@ START_TEST(there_are_not_more_than_can_be_kept)
 	ck_assert_uint_ne(window_take(&set, &all_free), WINDOW_NONE);
 	check_set();
 }
-END_TEST
 
-START_TEST(a_window_goes_with_its_last_user)
+TEST(window, a_window_goes_with_its_last_user)
 {
 	uint64_t at = take(64 * GIB, 0);
 
@@ -218,10 +209,9 @@ START_TEST(a_window_goes_with_its_last_user)
 	ck_assert_uint_eq(take_there(at, 64 * GIB), WINDOW_NONE);
 	check_set();
 }
-END_TEST
 
 /* A record may be damaged: what cannot be is not held. */
-START_TEST(what_an_earlier_daemon_has_recorded_may_be_no_window)
+TEST(window, what_an_earlier_daemon_has_recorded_may_be_no_window)
 {
 	const uint64_t at = field(10);
 
@@ -244,7 +234,6 @@ START_TEST(what_an_earlier_daemon_has_recorded_may_be_no_window)
 	ck_assert(window_is_field(at) && window_is_field(WINDOW_NONE));
 	ck_assert(!window_is_field(at + WINDOW_GRAIN) && !window_is_field(GRID_END));
 }
-END_TEST
 
 int main(void)
 {
@@ -252,16 +241,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "window");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, windows_are_free_on_both_sides);
-	tcase_add_test(tests, a_freed_window_is_not_reused_at_once);
-	tcase_add_test(tests, each_device_takes_from_its_own_part_first);
-	tcase_add_test(tests, all_windows_can_be_in_use);
-	tcase_add_test(tests, further_windows_come_until_a_hundred_tebibytes_are_gone);
-	tcase_add_test(tests, further_windows_are_as_large_as_one_likes);
-	tcase_add_test(tests, further_windows_are_aligned_and_lie_apart);
-	tcase_add_test(tests, a_place_is_given_or_none);
-	tcase_add_test(tests, there_are_not_more_than_can_be_kept);
-	tcase_add_test(tests, a_window_goes_with_its_last_user);
-	tcase_add_test(tests, what_an_earlier_daemon_has_recorded_may_be_no_window);
+	suite_add(tests, "window");
 	return suite_run(suite);
 }

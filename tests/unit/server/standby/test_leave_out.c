@@ -94,7 +94,7 @@ static void die_twice(void)
 	fake_reap(fake, &fake->children[3], SIGSEGV);
 }
 
-START_TEST(the_others_have_a_standby_again)
+TEST(leave_out, the_others_have_a_standby_again)
 {
 	struct fake_child *third;
 	uint64_t asked;
@@ -128,9 +128,8 @@ START_TEST(the_others_have_a_standby_again)
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_CONTEXT);
 	end();
 }
-END_TEST
 
-START_TEST(its_end_takes_the_mark_along)
+TEST(leave_out, its_end_takes_the_mark_along)
 {
 	struct fake_child *third, *fourth;
 
@@ -151,10 +150,9 @@ START_TEST(its_end_takes_the_mark_along)
 	ck_assert_uint_eq(fourth->worker->immovable_count, 0);
 	end();
 }
-END_TEST
 
 /* Answers of modules come behind that of the Ping: only then it is known that it lives. */
-START_TEST(one_that_dies_behind_the_ping_was_not_warm)
+TEST_LOOP(leave_out, one_that_dies_behind_the_ping_was_not_warm, 0, 2)
 {
 	uint64_t load;
 
@@ -177,10 +175,9 @@ START_TEST(one_that_dies_behind_the_ping_was_not_warm)
 	}
 	end();
 }
-END_TEST
 
 /* In between one was warm. */
-START_TEST(two_deaths_long_apart_are_none_of_its)
+TEST(leave_out, two_deaths_long_apart_are_none_of_its)
 {
 	struct fake_child *third;
 
@@ -196,9 +193,8 @@ START_TEST(two_deaths_long_apart_are_none_of_its)
 	ck_assert_int_eq(session->mirroring, SESSION_SUSPECTED);
 	end();
 }
-END_TEST
 
-START_TEST(deaths_at_two_sessions_are_of_neither)
+TEST(leave_out, deaths_at_two_sessions_are_of_neither)
 {
 	boot(1);
 	load_module(&ill);
@@ -210,9 +206,8 @@ START_TEST(deaths_at_two_sessions_are_of_neither)
 	ck_assert_int_eq(fake_session(fake, 0)->mirroring, SESSION_SUSPECTED);
 	end();
 }
-END_TEST
 
-START_TEST(a_death_at_nothing_says_nothing)
+TEST(leave_out, a_death_at_nothing_says_nothing)
 {
 	boot(1);
 	load_module(&ill);
@@ -224,7 +219,6 @@ START_TEST(a_death_at_nothing_says_nothing)
 	ck_assert_int_eq(session->mirroring, SESSION_LEFT_OUT);
 	end();
 }
-END_TEST
 
 static void give_guard(void)
 {
@@ -244,7 +238,7 @@ static void lose_context(struct fake_child *child)
 }
 
 /* Nobody is blamed for one that was killed. One that has lost its context has died by itself. */
-START_TEST(what_counts_as_a_death)
+TEST_LOOP(leave_out, what_counts_as_a_death, 0, 4)
 {
 	static const enum session_mirroring becomes[] = {
 		SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_SUSPECTED, SESSION_MIRRORED};
@@ -272,9 +266,8 @@ START_TEST(what_counts_as_a_death)
 	ck_assert_int_eq(session->mirroring, becomes[_i]);
 	end();
 }
-END_TEST
 
-START_TEST(a_session_that_has_ended_is_not_suspected)
+TEST(leave_out, a_session_that_has_ended_is_not_suspected)
 {
 	boot(1);
 	load_module(&ill);
@@ -287,9 +280,8 @@ START_TEST(a_session_that_has_ended_is_not_suspected)
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
 	end();
 }
-END_TEST
 
-START_TEST(it_does_not_get_an_executor_of_its_own)
+TEST(leave_out, it_does_not_get_an_executor_of_its_own)
 {
 	boot(1);
 	die_twice();
@@ -298,10 +290,9 @@ START_TEST(it_does_not_get_an_executor_of_its_own)
 	ck_assert_ptr_null(session->move);
 	end();
 }
-END_TEST
 
 /* In its new domain no executor has died at it. */
-START_TEST(a_suspect_that_moves_is_none)
+TEST(leave_out, a_suspect_that_moves_is_none)
 {
 	const uint64_t gone = 1;
 	struct fake_child *own;
@@ -325,10 +316,9 @@ START_TEST(a_suspect_that_moves_is_none)
 	fake_serve(fake, own, WIRE_ACTIVATE);
 	end();
 }
-END_TEST
 
 /* Two standbys, and the second death is that of the third executor. */
-START_TEST(a_standby_that_knows_it_is_told_on)
+TEST(leave_out, a_standby_that_knows_it_is_told_on)
 {
 	struct fake_child *third, *fourth;
 
@@ -353,10 +343,9 @@ START_TEST(a_standby_that_knows_it_is_told_on)
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
 	end();
 }
-END_TEST
 
 /* Nobody serves: with it nobody ever would. */
-START_TEST(the_others_are_served_again)
+TEST(leave_out, the_others_are_served_again)
 {
 	boot(1);
 	die_twice();
@@ -367,7 +356,6 @@ START_TEST(the_others_are_served_again)
 	ck_assert_uint_eq(word_acquire(&ill.view.server->state), SHM_SESSION_FAULTED);
 	end();
 }
-END_TEST
 
 /* Executors die at its guard; then nobody is told of that either. */
 static void die_twice_of_a_guard(void)
@@ -385,16 +373,15 @@ static void die_twice_of_a_guard(void)
 	fake_expect_nothing(fake, fake->children[4].socket);
 }
 
-START_TEST(a_guard_is_a_part_of_it)
+TEST(leave_out, a_guard_is_a_part_of_it)
 {
 	boot(1);
 	die_twice_of_a_guard();
 	end();
 }
-END_TEST
 
 /* Executors that know a session are told of its guard again. */
-START_TEST(the_next_daemon_tells_of_no_guard)
+TEST(another_life, the_next_daemon_tells_of_no_guard)
 {
 	fake_with_records = true;
 	boot(1);
@@ -404,9 +391,8 @@ START_TEST(the_next_daemon_tells_of_no_guard)
 	fake_expect_nothing(fake, fake->children[4].socket);
 	end();
 }
-END_TEST
 
-START_TEST(the_next_daemon_does_not_suspect_it_any_more)
+TEST(another_life, the_next_daemon_does_not_suspect_it_any_more)
 {
 	struct fake_child *third;
 
@@ -423,9 +409,8 @@ START_TEST(the_next_daemon_does_not_suspect_it_any_more)
 	ck_assert_int_eq(session->mirroring, SESSION_MIRRORED);
 	end();
 }
-END_TEST
 
-START_TEST(the_next_daemon_knows_it)
+TEST(another_life, the_next_daemon_knows_it)
 {
 	fake_with_records = true;
 	boot(1);
@@ -441,7 +426,6 @@ START_TEST(the_next_daemon_knows_it)
 	tell_well_alone(await(5));
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -451,24 +435,10 @@ int main(void)
 	fake_prepare();
 	suite = suite_create("leave_out");
 	tests = suite_case(suite, "leave_out");
-	tcase_add_test(tests, the_others_have_a_standby_again);
-	tcase_add_test(tests, its_end_takes_the_mark_along);
-	tcase_add_loop_test(tests, one_that_dies_behind_the_ping_was_not_warm, 0, 2);
-	tcase_add_test(tests, two_deaths_long_apart_are_none_of_its);
-	tcase_add_test(tests, deaths_at_two_sessions_are_of_neither);
-	tcase_add_test(tests, a_death_at_nothing_says_nothing);
-	tcase_add_loop_test(tests, what_counts_as_a_death, 0, 4);
-	tcase_add_test(tests, a_session_that_has_ended_is_not_suspected);
-	tcase_add_test(tests, it_does_not_get_an_executor_of_its_own);
-	tcase_add_test(tests, a_suspect_that_moves_is_none);
-	tcase_add_test(tests, a_standby_that_knows_it_is_told_on);
-	tcase_add_test(tests, the_others_are_served_again);
-	tcase_add_test(tests, a_guard_is_a_part_of_it);
+	suite_add(tests, "leave_out");
 	/* A daemon that died has not closed anything: descriptors are not counted. */
 	tests = tcase_create("another life");
 	suite_add_tcase(suite, tests);
-	tcase_add_test(tests, the_next_daemon_knows_it);
-	tcase_add_test(tests, the_next_daemon_does_not_suspect_it_any_more);
-	tcase_add_test(tests, the_next_daemon_tells_of_no_guard);
+	suite_add(tests, "another_life");
 	return suite_run(suite);
 }

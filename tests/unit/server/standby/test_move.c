@@ -153,7 +153,7 @@ static void close_in_crowd(void)
 }
 
 /* Its main thread is in the driver for good. That is a sign of trouble, and nobody's fault. */
-START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
+TEST_LOOP(move, an_executor_that_does_not_say_whether_it_let_go_is_replaced, 0, 2)
 {
 	struct shm_view *view;
 
@@ -177,9 +177,8 @@ START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
-START_TEST(a_newcomer_moves)
+TEST(move, a_newcomer_moves)
 {
 	begin(LETTING_GO);
 	ck_assert_str_eq(third->worker->domain->reason, "the test wants it");
@@ -200,7 +199,6 @@ START_TEST(a_newcomer_moves)
 	fake_expect_nothing(fake, second->socket);
 	end();
 }
-END_TEST
 
 static uint64_t reserve_window(void)
 {
@@ -223,7 +221,7 @@ static uint64_t reserve_window(void)
 }
 
 /* Also over the end of a daemon. */
-START_TEST(all_its_windows_are_held_where_it_was)
+TEST(another_life, all_its_windows_are_held_where_it_was)
 {
 	enum { MANY = 20 };
 	uint64_t at[MANY];
@@ -257,9 +255,8 @@ START_TEST(all_its_windows_are_held_where_it_was)
 	ck_assert_uint_eq(session->domain->windows.count, 1 + MANY);
 	end();
 }
-END_TEST
 
-START_TEST(pinned_memory_holds_the_window_longer)
+TEST(move, pinned_memory_holds_the_window_longer)
 {
 	begin(LETTING_GO);
 	answer_let_go(first, 1);
@@ -273,9 +270,8 @@ START_TEST(pinned_memory_holds_the_window_longer)
 	ck_assert_uint_eq(window_users(&crowd->windows, window), 0);
 	end();
 }
-END_TEST
 
-START_TEST(one_whose_own_work_does_not_end_stays)
+TEST(move, one_whose_own_work_does_not_end_stays)
 {
 	begin(LETTING_GO);
 	answer_let_go(first, 0);
@@ -286,10 +282,9 @@ START_TEST(one_whose_own_work_does_not_end_stays)
 	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
 	end();
 }
-END_TEST
 
 /* Each try would cost an executor: there is none before what was in the way has ended. */
-START_TEST(own_work_must_end_before_it_is_moved_again)
+TEST(move, own_work_must_end_before_it_is_moved_again)
 {
 	begin(LETTING_GO);
 	fake_issue(&session->view, 5);
@@ -312,10 +307,9 @@ START_TEST(own_work_must_end_before_it_is_moved_again)
 	close_in_crowd();
 	end();
 }
-END_TEST
 
 /* The move is off; the session is promoted as all are. */
-START_TEST(trouble_of_the_old_executor_comes_first)
+TEST_LOOP(move, trouble_of_the_old_executor_comes_first, STARTING, STAGES)
 {
 	begin(_i);
 	if (_i == LETTING_GO)
@@ -330,7 +324,6 @@ START_TEST(trouble_of_the_old_executor_comes_first)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
 /* The first executor is halted for a sign of a fault, and has not ended when the second one
  * serves. */
@@ -355,7 +348,7 @@ static void replace_first(void)
 }
 
 /* That of an executor which was asked to let it go before, was replaced, and has ended only now. */
-START_TEST(the_end_of_a_former_executor_is_no_answer)
+TEST(move, the_end_of_a_former_executor_is_no_answer)
 {
 	struct fake_child *fourth;
 	uint64_t asked_to_go;
@@ -382,9 +375,8 @@ START_TEST(the_end_of_a_former_executor_is_no_answer)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
-START_TEST(a_new_executor_that_dies_has_a_successor)
+TEST_LOOP(move, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO)
 {
 	struct fake_child *fourth;
 
@@ -404,9 +396,8 @@ START_TEST(a_new_executor_that_dies_has_a_successor)
 	close_in_crowd();
 	end();
 }
-END_TEST
 
-START_TEST(one_that_was_let_go_waits_for_the_next_executor)
+TEST(move, one_that_was_let_go_waits_for_the_next_executor)
 {
 	struct fake_child *fourth;
 
@@ -423,10 +414,9 @@ START_TEST(one_that_was_let_go_waits_for_the_next_executor)
 	close_in_crowd();
 	end();
 }
-END_TEST
 
 /* At each stage. */
-START_TEST(a_client_that_ends_takes_its_domain_along)
+TEST_LOOP(move, a_client_that_ends_takes_its_domain_along, STARTING, STAGES)
 {
 	begin(_i);
 	close(newcomer.socket);
@@ -444,7 +434,6 @@ START_TEST(a_client_that_ends_takes_its_domain_along)
 	fake_leave(fake, &other);
 	fake_free(fake);
 }
-END_TEST
 
 static void on_over(void *context, int32_t code, const char *text)
 {
@@ -455,7 +444,7 @@ static void on_over(void *context, int32_t code, const char *text)
 }
 
 /* Kernels of a module with variables have been looked up. */
-START_TEST(one_that_may_have_left_something_behind_stays)
+TEST(move, one_that_may_have_left_something_behind_stays)
 {
 	boot();
 	expect_found(first);
@@ -466,9 +455,8 @@ START_TEST(one_that_may_have_left_something_behind_stays)
 	ck_assert(!over);
 	end();
 }
-END_TEST
 
-START_TEST(requests_go_on_until_it_is_let_go)
+TEST(move, requests_go_on_until_it_is_let_go)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 
@@ -493,9 +481,8 @@ START_TEST(requests_go_on_until_it_is_let_go)
 	ck_assert(over && !over_code);
 	end();
 }
-END_TEST
 
-START_TEST(the_limit_ends_it)
+TEST(move, the_limit_ends_it)
 {
 	boot();
 	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 1, on_over, NULL));
@@ -505,7 +492,6 @@ START_TEST(the_limit_ends_it)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
 /*
  * Limits
@@ -548,7 +534,7 @@ static void expect_limit_answer(CUresult code)
 
 /* Only in an executor of its own, also for the next value, and in the one behind that before
  * anything is loaded. */
-START_TEST(a_limit_is_set_where_nobody_else_is)
+TEST(move, a_limit_is_set_where_nobody_else_is)
 {
 	begin_for_limit();
 	answer_let_go(first, 1);
@@ -570,9 +556,8 @@ START_TEST(a_limit_is_set_where_nobody_else_is)
 	fake_serve(fake, third, WIRE_LOAD_MODULE);
 	end();
 }
-END_TEST
 
-START_TEST(a_limit_is_refused_to_who_stays)
+TEST(move, a_limit_is_refused_to_who_stays)
 {
 	begin_for_limit();
 	answer_let_go(first, 0);
@@ -583,9 +568,8 @@ START_TEST(a_limit_is_refused_to_who_stays)
 	fake_expect_nothing(fake, first->socket);
 	end();
 }
-END_TEST
 
-START_TEST(a_program_that_ends_does_not_wait_for_its_limit)
+TEST(move, a_program_that_ends_does_not_wait_for_its_limit)
 {
 	begin_for_limit();
 	close(newcomer.socket);
@@ -601,10 +585,9 @@ START_TEST(a_program_that_ends_does_not_wait_for_its_limit)
 	fake_leave(fake, &other);
 	fake_free(fake);
 }
-END_TEST
 
 /* Its executor dies meanwhile: the limit is waited for, not refused. */
-START_TEST(a_limit_waits_for_the_next_executor)
+TEST(move, a_limit_waits_for_the_next_executor)
 {
 	begin_for_limit();
 	fake_reap(fake, first, SIGKILL);
@@ -617,10 +600,9 @@ START_TEST(a_limit_waits_for_the_next_executor)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
 /* Its executor would not answer a second time. */
-START_TEST(the_next_daemon_does_not_ask_once_more_whether_it_is_let_go)
+TEST(another_life, the_next_daemon_does_not_ask_once_more_whether_it_is_let_go)
 {
 	fake_with_records = true;
 	boot();
@@ -635,7 +617,6 @@ START_TEST(the_next_daemon_does_not_ask_once_more_whether_it_is_let_go)
 	fake_reap(fake, third, SIGKILL);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -643,27 +624,10 @@ int main(void)
 	TCase *tests = suite_case(suite, "move");
 
 	fake_prepare();
-	tcase_add_loop_test(tests, an_executor_that_does_not_say_whether_it_let_go_is_replaced, 0, 2);
-	tcase_add_test(tests, a_newcomer_moves);
-	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
-	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
-	tcase_add_test(tests, own_work_must_end_before_it_is_moved_again);
-	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
-	tcase_add_test(tests, the_end_of_a_former_executor_is_no_answer);
-	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
-	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);
-	tcase_add_loop_test(tests, a_client_that_ends_takes_its_domain_along, STARTING, STAGES);
-	tcase_add_test(tests, one_that_may_have_left_something_behind_stays);
-	tcase_add_test(tests, requests_go_on_until_it_is_let_go);
-	tcase_add_test(tests, the_limit_ends_it);
-	tcase_add_test(tests, a_limit_is_set_where_nobody_else_is);
-	tcase_add_test(tests, a_limit_is_refused_to_who_stays);
-	tcase_add_test(tests, a_program_that_ends_does_not_wait_for_its_limit);
-	tcase_add_test(tests, a_limit_waits_for_the_next_executor);
+	suite_add(tests, "move");
 	/* A daemon that died has not closed anything: descriptors are not counted. */
 	tests = tcase_create("another life");
 	suite_add_tcase(suite, tests);
-	tcase_add_test(tests, all_its_windows_are_held_where_it_was);
-	tcase_add_test(tests, the_next_daemon_does_not_ask_once_more_whether_it_is_let_go);
+	suite_add(tests, "another_life");
 	return suite_run(suite);
 }

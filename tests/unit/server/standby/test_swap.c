@@ -292,7 +292,7 @@ static void expect_away(void)
 	expect_maps(0);
 }
 
-START_TEST(all_of_it_goes_and_comes_back)
+TEST(swap, all_of_it_goes_and_comes_back)
 {
 	boot();
 	for (int i = 0; i < 2; i++) {
@@ -312,10 +312,9 @@ START_TEST(all_of_it_goes_and_comes_back)
 	ck_assert_uint_eq(carried[1], 2 * CHUNKS * 3);
 	end(true);
 }
-END_TEST
 
 /* An executor unmaps when its threads have been asked; what is mapped there before is an error. */
-START_TEST(nothing_is_mapped_before_it_is_unmapped)
+TEST(swap, nothing_is_mapped_before_it_is_unmapped)
 {
 	boot();
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
@@ -332,9 +331,8 @@ START_TEST(nothing_is_mapped_before_it_is_unmapped)
 	expect_here();
 	end(true);
 }
-END_TEST
 
-START_TEST(it_waits_until_there_is_room)
+TEST(swap, it_waits_until_there_is_room)
 {
 	boot();
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
@@ -350,9 +348,8 @@ START_TEST(it_waits_until_there_is_room)
 	expect_here();
 	end(true);
 }
-END_TEST
 
-START_TEST(a_request_brings_it_back_and_is_made_then)
+TEST(swap, a_request_brings_it_back_and_is_made_then)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
 
@@ -371,9 +368,8 @@ START_TEST(a_request_brings_it_back_and_is_made_then)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	end(true);
 }
-END_TEST
 
-START_TEST(work_keeps_it_or_brings_it_back)
+TEST(swap, work_keeps_it_or_brings_it_back)
 {
 	struct wire_message wanted = {.type = WIRE_WANTED};
 
@@ -392,11 +388,10 @@ START_TEST(work_keeps_it_or_brings_it_back)
 	expect_here();
 	end(true);
 }
-END_TEST
 
 static void strike(enum kind kind);
 
-START_TEST(who_goes_at_once_is_paused_behind_it)
+TEST(swap, who_goes_at_once_is_paused_behind_it)
 {
 	struct wire_message wanted = {.type = WIRE_WANTED}, query = {.type = WIRE_QUERY_MEMORY};
 
@@ -425,9 +420,8 @@ START_TEST(who_goes_at_once_is_paused_behind_it)
 	expect_here();
 	end(true);
 }
-END_TEST
 
-START_TEST(a_budget_is_kept)
+TEST(swap, a_budget_is_kept)
 {
 	boot();
 	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
@@ -441,9 +435,8 @@ START_TEST(a_budget_is_kept)
 	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).directory, 0);
 	end(true);
 }
-END_TEST
 
-START_TEST(what_the_budget_has_no_room_for_goes_to_a_folder)
+TEST(swap, what_the_budget_has_no_room_for_goes_to_a_folder)
 {
 	char folder[] = "/var/tmp/frmps-swap-XXXXXX";
 
@@ -467,7 +460,6 @@ START_TEST(what_the_budget_has_no_room_for_goes_to_a_folder)
 	ck_assert_int_eq(rmdir(folder), 0);
 	end(true);
 }
-END_TEST
 
 /*
  * Kills
@@ -677,7 +669,7 @@ static void bring_all_back(bool with_session)
 	ck_assert_uint_eq(asking->holdings.owned_bytes, BYTES);
 }
 
-START_TEST(another_session_has_the_room_meanwhile)
+TEST(swap, another_session_has_the_room_meanwhile)
 {
 	boot_short();
 	ck_assert(take_turns(TURNS - 1));
@@ -685,7 +677,6 @@ START_TEST(another_session_has_the_room_meanwhile)
 	fake_leave(fake, &asker);
 	end(true);
 }
-END_TEST
 
 START_TEST(whatever_dies_turns_go_on)
 {
@@ -715,7 +706,7 @@ START_TEST(whatever_dies_turns_go_on)
 END_TEST
 
 /* Who has come back is not displaced for a while: an allocation gets its error at once. */
-START_TEST(who_came_back_stays)
+TEST(swap, who_came_back_stays)
 {
 	boot_short();
 	ck_assert(take_turns(TURNS - 1));
@@ -739,9 +730,8 @@ START_TEST(who_came_back_stays)
 	fake_leave(fake, &asker);
 	end(true);
 }
-END_TEST
 
-START_TEST(the_executor_of_a_newcomer_has_room)
+TEST(swap, the_executor_of_a_newcomer_has_room)
 {
 	boot();
 	fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
@@ -760,9 +750,8 @@ START_TEST(the_executor_of_a_newcomer_has_room)
 	AWAIT(session->memory == SESSION_MEMORY_HERE);
 	end(true);
 }
-END_TEST
 
-START_TEST(who_has_work_does_not_go)
+TEST(swap, who_has_work_does_not_go)
 {
 	boot_short();
 	word_set(&session->view.states[0].issued, 1);
@@ -776,9 +765,8 @@ START_TEST(who_has_work_does_not_go)
 	fake_leave(fake, &asker);
 	end(true);
 }
-END_TEST
 
-START_TEST(what_is_guaranteed_does_not_go)
+TEST(swap, what_is_guaranteed_does_not_go)
 {
 	boot_short();
 	session->terms.memory_guarantee = CHUNKS * BYTES;
@@ -790,16 +778,14 @@ START_TEST(what_is_guaranteed_does_not_go)
 	fake_leave(fake, &asker);
 	end(true);
 }
-END_TEST
 
-START_TEST(every_message_was_there)
+TEST(swap, every_message_was_there)
 {
 	boot();
 	ck_assert(go(HOPS - 1));
 	expect_here();
 	end(true);
 }
-END_TEST
 
 int main(void)
 {
@@ -809,20 +795,7 @@ int main(void)
 	fake_prepare();
 	suite = suite_create("swap");
 	tests = suite_case(suite, "swap");
-	tcase_add_test(tests, all_of_it_goes_and_comes_back);
-	tcase_add_test(tests, nothing_is_mapped_before_it_is_unmapped);
-	tcase_add_test(tests, it_waits_until_there_is_room);
-	tcase_add_test(tests, a_request_brings_it_back_and_is_made_then);
-	tcase_add_test(tests, work_keeps_it_or_brings_it_back);
-	tcase_add_test(tests, who_goes_at_once_is_paused_behind_it);
-	tcase_add_test(tests, a_budget_is_kept);
-	tcase_add_test(tests, what_the_budget_has_no_room_for_goes_to_a_folder);
-	tcase_add_test(tests, every_message_was_there);
-	tcase_add_test(tests, another_session_has_the_room_meanwhile);
-	tcase_add_test(tests, who_came_back_stays);
-	tcase_add_test(tests, the_executor_of_a_newcomer_has_room);
-	tcase_add_test(tests, who_has_work_does_not_go);
-	tcase_add_test(tests, what_is_guaranteed_does_not_go);
+	suite_add(tests, "swap");
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
 	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);

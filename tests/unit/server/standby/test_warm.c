@@ -85,7 +85,7 @@ static void drop_graph(uint32_t id)
 	ask(&drop, -1);
 }
 
-START_TEST(who_loads_and_unloads_owes_standbys_nothing)
+TEST(warm, who_loads_and_unloads_owes_standbys_nothing)
 {
 	begin();
 	for (uint32_t i = 0; i < 20; i++) {
@@ -102,9 +102,8 @@ START_TEST(who_loads_and_unloads_owes_standbys_nothing)
 	ck_assert_uint_eq(standby->worker->mirrors, 0);
 	end();
 }
-END_TEST
 
-START_TEST(what_stays_is_told_in_its_order)
+TEST(warm, what_stays_is_told_in_its_order)
 {
 	begin();
 	load(1);
@@ -123,9 +122,8 @@ START_TEST(what_stays_is_told_in_its_order)
 	ck_assert_uint_eq(standby->worker->mirrors, 0);
 	end();
 }
-END_TEST
 
-START_TEST(a_graph_comes_before_the_end_of_its_module)
+TEST(warm, a_graph_comes_before_the_end_of_its_module)
 {
 	begin();
 	load(1);
@@ -136,9 +134,8 @@ START_TEST(a_graph_comes_before_the_end_of_its_module)
 	fake_serve(fake, standby, WIRE_UNLOAD_MODULE);
 	end();
 }
-END_TEST
 
-START_TEST(a_standby_is_told_no_more_than_it_takes)
+TEST(warm, a_standby_is_told_no_more_than_it_takes)
 {
 	uint32_t told = 0;
 
@@ -157,9 +154,8 @@ START_TEST(a_standby_is_told_no_more_than_it_takes)
 	ck_assert_uint_eq(standby->worker->mirrors, 0);
 	end();
 }
-END_TEST
 
-START_TEST(who_takes_over_is_told_first)
+TEST(warm, who_takes_over_is_told_first)
 {
 	begin();
 	load(1);
@@ -171,10 +167,9 @@ START_TEST(who_takes_over_is_told_first)
 	fake_serve(fake, standby, WIRE_ACTIVATE);
 	end();
 }
-END_TEST
 
 /* A pointer to a constant would lead to another module's. */
-START_TEST(constants_must_be_where_they_were)
+TEST_LOOP(warm, constants_must_be_where_they_were, 0, 2)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 64}};
 	uint64_t values[] = {1, 0, 0x777702, 0, 0, 0x900000};
@@ -193,10 +188,9 @@ START_TEST(constants_must_be_where_they_were)
 	ck_assert_uint_eq(standby->worker->immovable_count, (uint32_t)_i);
 	end();
 }
-END_TEST
 
 /* One that starts meanwhile is told of everything, once. */
-START_TEST(a_new_standby_is_told_once)
+TEST(warm, a_new_standby_is_told_once)
 {
 	struct fake_child *other;
 
@@ -215,7 +209,6 @@ START_TEST(a_new_standby_is_told_once)
 	fake_expect_nothing(fake, other->socket);
 	end();
 }
-END_TEST
 
 int main(void)
 {
@@ -225,12 +218,6 @@ int main(void)
 	fake_prepare();
 	suite = suite_create("warm");
 	tests = suite_case(suite, "warm");
-	tcase_add_test(tests, who_loads_and_unloads_owes_standbys_nothing);
-	tcase_add_test(tests, what_stays_is_told_in_its_order);
-	tcase_add_test(tests, a_graph_comes_before_the_end_of_its_module);
-	tcase_add_test(tests, a_standby_is_told_no_more_than_it_takes);
-	tcase_add_test(tests, who_takes_over_is_told_first);
-	tcase_add_test(tests, a_new_standby_is_told_once);
-	tcase_add_loop_test(tests, constants_must_be_where_they_were, 0, 2);
+	suite_add(tests, "warm");
 	return suite_run(suite);
 }

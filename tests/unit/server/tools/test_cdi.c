@@ -6,7 +6,7 @@
 #include "server/tools/cdi.h"
 #include "tests/lib/suite.h"
 
-START_TEST(a_container_gets_socket_and_library)
+TEST(cdi, a_container_gets_socket_and_library)
 {
 	json_t *made = cdi_make("gpu-1", "/run/frmps-1/frmps.sock", "/usr/lib/frmps", ""), *wanted;
 
@@ -24,9 +24,8 @@ START_TEST(a_container_gets_socket_and_library)
 	json_decref(made);
 	json_decref(wanted);
 }
-END_TEST
 
-START_TEST(paths_of_the_image_stay)
+TEST(cdi, paths_of_the_image_stay)
 {
 	json_t *made = cdi_make("0", "/run/frmps/frmps.sock", "/usr/lib/frmps", "/opt/a:/opt/b");
 	char *text = json_dumps(made, 0);
@@ -35,10 +34,9 @@ START_TEST(paths_of_the_image_stay)
 	free(text);
 	json_decref(made);
 }
-END_TEST
 
 /* A folder of the host that a runtime would look for elsewhere, or all of the host. */
-START_TEST(paths_that_would_mount_something_else_are_refused)
+TEST(cdi, paths_that_would_mount_something_else_are_refused)
 {
 	char longest[1000] = "/";
 
@@ -48,9 +46,8 @@ START_TEST(paths_that_would_mount_something_else_are_refused)
 	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", "build/client", ""));
 	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", longest, ""));
 }
-END_TEST
 
-START_TEST(runtimes_take_the_name)
+TEST(cdi, runtimes_take_the_name)
 {
 	static const char *const bad[] = {
 		"", "-", "a-", ".a", "a b", "a\"b", "a/b", "a\n", "\xff", "\xc3\xa9"};
@@ -59,16 +56,12 @@ START_TEST(runtimes_take_the_name)
 		ck_assert_msg(!cdi_is_name(bad[i]), "%s", bad[i]);
 	ck_assert(cdi_is_name("0") && cdi_is_name("gpu-1") && cdi_is_name("a_b.c:d"));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("cdi");
 	TCase *cdi = suite_case(suite, "cdi");
 
-	tcase_add_test(cdi, a_container_gets_socket_and_library);
-	tcase_add_test(cdi, paths_of_the_image_stay);
-	tcase_add_test(cdi, paths_that_would_mount_something_else_are_refused);
-	tcase_add_test(cdi, runtimes_take_the_name);
+	suite_add(cdi, "cdi");
 	return suite_run(suite);
 }

@@ -38,7 +38,7 @@ static const struct {
 	{"a b c d e f g h i j k l m n o p q\n", "[a][b][c][d][e][f][g][h][i][j][k][l][m][n][o];", 0},
 };
 
-START_TEST(lines_are_run_in_turn)
+TEST_LOOP(command, lines_are_run_in_turn, 0, sizeof(texts) / sizeof(*texts))
 {
 	FILE *in = tmpfile();
 
@@ -50,7 +50,6 @@ START_TEST(lines_are_run_in_turn)
 	ck_assert_str_eq(ran, texts[_i].ran);
 	fclose(in);
 }
-END_TEST
 
 static int run(const struct call *call)
 {
@@ -62,7 +61,7 @@ static int run(const struct call *call)
 static const struct command rows[] = {{"ps", run}, {"quit", run}, {"ping", run}};
 static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeof(rows[0])};
 
-START_TEST(words_find_their_function)
+TEST(command, words_find_their_function)
 {
 	char *words[] = {(char *)"ps", (char *)"-p", (char *)"7", (char *)"8"};
 	struct call call = {.program = "test", .path = "/nonexistent/frmps.sock"};
@@ -80,10 +79,9 @@ START_TEST(words_find_their_function)
 	ck_assert_int_eq(command_run(&commands, &call, 1, words), 64);
 	ck_assert_int_eq(command_run(&commands, &call, 0, words), 64);
 }
-END_TEST
 
 /* Wherever it stands behind such a command, it is ours. */
-START_TEST(json_is_no_word_of_a_verb)
+TEST(command, json_is_no_word_of_a_verb)
 {
 	char *words[] = {(char *)"ps", (char *)"-p", (char *)"--json", (char *)"7"};
 	char *quit[] = {(char *)"quit", (char *)"--json"};
@@ -96,15 +94,12 @@ START_TEST(json_is_no_word_of_a_verb)
 	ck_assert_int_eq(command_run(&commands, &other, 2, quit), 64);
 	ck_assert_str_eq(ran, "");
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("command");
 	TCase *tests = suite_case(suite, "command");
 
-	tcase_add_loop_test(tests, lines_are_run_in_turn, 0, sizeof(texts) / sizeof(*texts));
-	tcase_add_test(tests, words_find_their_function);
-	tcase_add_test(tests, json_is_no_word_of_a_verb);
+	suite_add(tests, "command");
 	return suite_run(suite);
 }

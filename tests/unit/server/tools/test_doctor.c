@@ -52,7 +52,7 @@ static int examine(const char *status, const char *server, bool json, char **ret
 	return code;
 }
 
-START_TEST(a_good_machine_has_no_errors)
+TEST(doctor, a_good_machine_has_no_errors)
 {
 	static const char *const checks[] = {
 		"configuration", "driver", "exceptions", "library", "service", "files", "memory", "programs"};
@@ -66,7 +66,6 @@ START_TEST(a_good_machine_has_no_errors)
 	ck_assert_ptr_null(strstr(text, "error "));
 	free(text);
 }
-END_TEST
 
 /* What makes the machine worse, what the service answers, what is found. */
 static const struct {
@@ -102,7 +101,7 @@ static const struct {
 	{"rm dev/kmsg; rm etc/frmps/frmps.conf", GOOD, "warning  kernel_log     ", 1},
 };
 
-START_TEST(one_thing_that_is_wrong_is_found)
+TEST_LOOP(doctor, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]))
 {
 	char *text;
 
@@ -112,9 +111,8 @@ START_TEST(one_thing_that_is_wrong_is_found)
 	ck_assert_ptr_nonnull(strstr(strstr(text, bad[_i].found), ". To do: "));
 	free(text);
 }
-END_TEST
 
-START_TEST(another_library_before_ours_is_found)
+TEST(doctor, another_library_before_ours_is_found)
 {
 	char *text;
 
@@ -125,7 +123,6 @@ START_TEST(another_library_before_ours_is_found)
 		"%s", text);
 	free(text);
 }
-END_TEST
 
 /* A driver's answer, struct probe_answer. @count: of devices; @exclusive: the first byte of that */
 static void answer_with(const char *count, const char *exclusive)
@@ -141,7 +138,7 @@ static void answer_with(const char *count, const char *exclusive)
 	folder_shell(line);
 }
 
-START_TEST(the_driver_is_asked_as_the_service_asks_it)
+TEST(doctor, the_driver_is_asked_as_the_service_asks_it)
 {
 	char *text;
 
@@ -157,13 +154,12 @@ START_TEST(the_driver_is_asked_as_the_service_asks_it)
 	ck_assert_msg(strstr(text, "ok       kernel_log     can be read") != NULL, "%s", text);
 	free(text);
 }
-END_TEST
 
 #define MODE(mode)                                                                                           \
 	"{\"version\": \"" SERVER_VERSION                                                                    \
 	"\", \"pid\": 7, \"device\": {\"state\": \"serving\", \"compute_mode\": \"" mode "\"}}"
 
-START_TEST(the_compute_mode_is_looked_at)
+TEST(doctor, the_compute_mode_is_looked_at)
 {
 	static const struct {
 		const char *exclusive, *device, *status, *found;
@@ -190,10 +186,9 @@ START_TEST(the_compute_mode_is_looked_at)
 		free(text);
 	}
 }
-END_TEST
 
 /* Whatever the configuration says: an option may have said otherwise. */
-START_TEST(a_service_without_a_gpu_needs_no_driver)
+TEST(doctor, a_service_without_a_gpu_needs_no_driver)
 {
 	char *text;
 
@@ -204,9 +199,8 @@ START_TEST(a_service_without_a_gpu_needs_no_driver)
 	ck_assert_msg(strstr(text, "ok       driver         none is needed") != NULL, "%s", text);
 	free(text);
 }
-END_TEST
 
-START_TEST(findings_come_as_json)
+TEST(doctor, findings_come_as_json)
 {
 	const char *advice;
 	json_t *root, *one;
@@ -232,7 +226,6 @@ START_TEST(findings_come_as_json)
 	json_decref(root);
 	free(text);
 }
-END_TEST
 
 int main(void)
 {
@@ -240,12 +233,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "doctor");
 
 	tcase_add_checked_fixture(tests, set_up, folder_leave);
-	tcase_add_test(tests, a_good_machine_has_no_errors);
-	tcase_add_loop_test(tests, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]));
-	tcase_add_test(tests, another_library_before_ours_is_found);
-	tcase_add_test(tests, the_driver_is_asked_as_the_service_asks_it);
-	tcase_add_test(tests, the_compute_mode_is_looked_at);
-	tcase_add_test(tests, a_service_without_a_gpu_needs_no_driver);
-	tcase_add_test(tests, findings_come_as_json);
+	suite_add(tests, "doctor");
 	return suite_run(suite);
 }

@@ -76,7 +76,7 @@ static void set_up(void)
 	setenv("TZ", "UTC", 1);
 }
 
-START_TEST(events_are_lines)
+TEST(follow, events_are_lines)
 {
 	static const struct answer list[] = {
 		{NULL, 0, DOCUMENT("9", "9", EVENT("8", "\"uid\":null,") "," EVENT("9", "\"uid\":1000,"))}};
@@ -86,9 +86,8 @@ START_TEST(events_are_lines)
 			       "2023-11-14 22:13:20.123  lost        user 1000  it ended\n");
 	free(text);
 }
-END_TEST
 
-START_TEST(nothing_has_happened)
+TEST(follow, nothing_has_happened)
 {
 	static const struct answer list[] = {{NULL, 0, DOCUMENT("0", "0", "")}};
 	char *text = show(list, false, false, 0);
@@ -99,10 +98,9 @@ START_TEST(nothing_has_happened)
 	ck_assert_ptr_eq(strstr(text, "{\n  \"latest\": 0"), text);
 	free(text);
 }
-END_TEST
 
 /* The first answer may begin anywhere; later ones follow it or leave something out. */
-START_TEST(what_was_missed_is_said)
+TEST(follow, what_was_missed_is_said)
 {
 	static const struct answer list[] = {{NULL, 0, DOCUMENT("9", "9", EVENT("9", ""))},
 		{"9", 0, DOCUMENT("10", "10", EVENT("10", ""))},
@@ -119,9 +117,8 @@ START_TEST(what_was_missed_is_said)
 	ck_assert_uint_eq(slept, 0);
 	free(text);
 }
-END_TEST
 
-START_TEST(a_daemon_that_is_replaced_is_asked_again)
+TEST(follow, a_daemon_that_is_replaced_is_asked_again)
 {
 	static const struct answer list[] = {{NULL, 0, DOCUMENT("0", "0", "")}, {"0", -ECONNRESET, NULL},
 		{"0", 0, DOCUMENT("1", "1", EVENT("1", ""))}, {"1", ASK_E_REFUSED, NULL}};
@@ -131,9 +128,8 @@ START_TEST(a_daemon_that_is_replaced_is_asked_again)
 	ck_assert_uint_eq(slept, 1);
 	free(text);
 }
-END_TEST
 
-START_TEST(no_service_is_no_answer)
+TEST(follow, no_service_is_no_answer)
 {
 	static const struct answer list[] = {{NULL, -ECONNRESET, NULL}};
 	char *text = show(list, true, false, 69);
@@ -141,7 +137,6 @@ START_TEST(no_service_is_no_answer)
 	ck_assert_str_eq(text, "");
 	free(text);
 }
-END_TEST
 
 int main(void)
 {
@@ -149,10 +144,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "follow");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_test(tests, events_are_lines);
-	tcase_add_test(tests, nothing_has_happened);
-	tcase_add_test(tests, what_was_missed_is_said);
-	tcase_add_test(tests, a_daemon_that_is_replaced_is_asked_again);
-	tcase_add_test(tests, no_service_is_no_answer);
+	suite_add(tests, "follow");
 	return suite_run(suite);
 }

@@ -45,7 +45,7 @@ static void expect(const char *text, const char *line)
 	ck_assert_msg(strstr(text, whole), "no line '%s' in:\n%s", line, text);
 }
 
-START_TEST(a_session_is_labelled_by_what_runs_it)
+TEST(metrics, a_session_is_labelled_by_what_runs_it)
 {
 	char *text = render(document);
 
@@ -59,9 +59,8 @@ START_TEST(a_session_is_labelled_by_what_runs_it)
 		"frmps_session_state{session=\"2\",pid=\"20\",uid=\"1000\",program=\"d\",state=\"held\"} 1");
 	free(text);
 }
-END_TEST
 
-START_TEST(what_the_service_says_of_itself)
+TEST(metrics, what_the_service_says_of_itself)
 {
 	char *text = render(document);
 
@@ -86,10 +85,9 @@ START_TEST(what_the_service_says_of_itself)
 	ck_assert_ptr_null(strstr(text, "frmps_promotions_total"));
 	free(text);
 }
-END_TEST
 
 /* The format wants each name once, all of its samples behind it. */
-START_TEST(each_name_is_explained_once)
+TEST(metrics, each_name_is_explained_once)
 {
 	char *text = render(document), *rest = text, *line, name[128];
 	char seen[64][128];
@@ -110,10 +108,9 @@ START_TEST(each_name_is_explained_once)
 	ck_assert_uint_gt(count, 10);
 	free(text);
 }
-END_TEST
 
 /* What has one name stands together, and each sample says of which device it is. */
-START_TEST(several_devices_are_one_text)
+TEST(metrics, several_devices_are_one_text)
 {
 	json_t *statuses[3] = {json_loads(document, 0, NULL), NULL, json_loads(document, 0, NULL)};
 	char *text = metrics_of_devices(statuses, 3), *at;
@@ -129,9 +126,8 @@ START_TEST(several_devices_are_one_text)
 	json_decref(statuses[0]);
 	json_decref(statuses[2]);
 }
-END_TEST
 
-START_TEST(without_a_service_it_is_down)
+TEST(metrics, without_a_service_it_is_down)
 {
 	char *text = metrics_text(NULL);
 
@@ -139,9 +135,8 @@ START_TEST(without_a_service_it_is_down)
 	ck_assert_ptr_null(strstr(text, "frmps_info"));
 	free(text);
 }
-END_TEST
 
-START_TEST(a_control_group_of_either_version_is_found)
+TEST(metrics, a_control_group_of_either_version_is_found)
 {
 	char both[] = "12:cpu,cpuacct:/old\n1:name=systemd:/older\n0::/new:with a colon\n";
 	char first[] = "12:devices:/first\n11:cpu:/second\n", broken[] = "nothing\n";
@@ -161,18 +156,12 @@ START_TEST(a_control_group_of_either_version_is_found)
 	ck_assert(cgroup_of(getpid(), text));
 	ck_assert(!cgroup_of(0, text));
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("metrics");
 	TCase *metrics = suite_case(suite, "metrics");
 
-	tcase_add_test(metrics, a_session_is_labelled_by_what_runs_it);
-	tcase_add_test(metrics, what_the_service_says_of_itself);
-	tcase_add_test(metrics, each_name_is_explained_once);
-	tcase_add_test(metrics, several_devices_are_one_text);
-	tcase_add_test(metrics, without_a_service_it_is_down);
-	tcase_add_test(metrics, a_control_group_of_either_version_is_found);
+	suite_add(metrics, "metrics");
 	return suite_run(suite);
 }

@@ -83,7 +83,7 @@ static const struct {
 	{DT_NEEDED, "theirs/libother.so.1", DT_NULL, PAST_NOTHING},
 };
 
-START_TEST(an_executable_is_looked_at)
+TEST_LOOP(past, an_executable_is_looked_at, 0, sizeof(programs) / sizeof(programs[0]))
 {
 	char library[PATH_MAX] = "";
 
@@ -92,10 +92,9 @@ START_TEST(an_executable_is_looked_at)
 	if (programs[_i].past != PAST_NOTHING)
 		ck_assert_msg(strstr(library, "theirs/libcuda.so.1") != NULL, "%s", library);
 }
-END_TEST
 
 /* Whatever is in the file. */
-START_TEST(a_broken_executable_has_nothing)
+TEST(past, a_broken_executable_has_nothing)
 {
 	unsigned char *bytes = (unsigned char *)&image;
 	char library[PATH_MAX];
@@ -119,7 +118,6 @@ START_TEST(a_broken_executable_has_nothing)
 	write_image(sizeof(image));
 	ck_assert_int_eq(past_of_program("./program", library), PAST_NOTHING);
 }
-END_TEST
 
 static const struct {
 	const char *line, *program; /* NULL: it is no script */
@@ -135,7 +133,7 @@ static const struct {
 	{"text\n", NULL},
 };
 
-START_TEST(the_program_of_a_script_is_found)
+TEST_LOOP(past, the_program_of_a_script_is_found, 0, sizeof(scripts) / sizeof(scripts[0]))
 {
 	char program[PATH_MAX];
 	FILE *file = fopen("script", "we");
@@ -146,7 +144,6 @@ START_TEST(the_program_of_a_script_is_found)
 	if (scripts[_i].program)
 		ck_assert_str_eq(program, scripts[_i].program);
 }
-END_TEST
 
 static char seen[256];
 
@@ -170,7 +167,7 @@ static void make_process(int pid, const char *library, const char *program)
 	folder_shell(line);
 }
 
-START_TEST(processes_with_another_library_are_found)
+TEST(past, processes_with_another_library_are_found)
 {
 	seen[0] = '\0';
 	make_process(5, "theirs/libcuda.so.1", "/usr/bin/python3");
@@ -182,7 +179,6 @@ START_TEST(processes_with_another_library_are_found)
 	ck_assert_str_eq(seen, "5 name5;");
 	past_of_processes("/nonexistent", note, folder);
 }
-END_TEST
 
 int main(void)
 {
@@ -190,9 +186,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "past");
 
 	tcase_add_checked_fixture(tests, set_up, folder_leave);
-	tcase_add_loop_test(tests, an_executable_is_looked_at, 0, sizeof(programs) / sizeof(programs[0]));
-	tcase_add_test(tests, a_broken_executable_has_nothing);
-	tcase_add_loop_test(tests, the_program_of_a_script_is_found, 0, sizeof(scripts) / sizeof(scripts[0]));
-	tcase_add_test(tests, processes_with_another_library_are_found);
+	suite_add(tests, "past");
 	return suite_run(suite);
 }

@@ -31,7 +31,7 @@ static char *show(const char *before, const char *now, unsigned rows)
 	return text;
 }
 
-START_TEST(the_busiest_comes_first)
+TEST(top, the_busiest_comes_first)
 {
 	char *text = show(STATUS(SESSION("1", "100") "," SESSION("2", "100")),
 		STATUS(SESSION("1", "150") "," SESSION("2", "1100") "," SESSION("3", "9000")), 0);
@@ -44,9 +44,8 @@ START_TEST(the_busiest_comes_first)
 		strstr(text, "H: 3 programs, 4608K of 2G, 0 pinned, 2100 commands/s, 2 faults\n"), text);
 	free(text);
 }
-END_TEST
 
-START_TEST(what_is_granted_stands_beside_what_is_asked)
+TEST(top, what_is_granted_stands_beside_what_is_asked)
 {
 	char *text = show(NULL, STATUS(SESSION("1", "1")), 0);
 
@@ -55,9 +54,8 @@ START_TEST(what_is_granted_stands_beside_what_is_asked)
 		"%s", text);
 	free(text);
 }
-END_TEST
 
-START_TEST(the_same_is_a_document)
+TEST(top, the_same_is_a_document)
 {
 	json_t *first = json_loads(STATUS(SESSION("1", "100") "," SESSION("2", "100")), 0, NULL),
 	       *second = json_loads(STATUS(SESSION("1", "150") "," SESSION("2", "1100")), 0, NULL),
@@ -74,9 +72,8 @@ START_TEST(the_same_is_a_document)
 	json_decref(first);
 	json_decref(second);
 }
-END_TEST
 
-START_TEST(what_does_not_fit_is_counted)
+TEST(top, what_does_not_fit_is_counted)
 {
 	char *text = show(NULL, STATUS(SESSION("1", "1") "," SESSION("2", "2") "," SESSION("3", "3")), 5);
 
@@ -84,36 +81,28 @@ START_TEST(what_does_not_fit_is_counted)
 	ck_assert_ptr_null(strstr(text, "p2"));
 	free(text);
 }
-END_TEST
 
-START_TEST(a_letter_is_not_cut)
+TEST(top, a_letter_is_not_cut)
 {
 	char *text = show(NULL, STATUS("{\"session\":1,\"program\":\"aéééééééééééééééé\"}"), 0);
 
 	ck_assert_msg(strstr(text, "  aééééééééééééééé\n") != NULL, "%s", text);
 	free(text);
 }
-END_TEST
 
-START_TEST(nobody_is_there)
+TEST(top, nobody_is_there)
 {
 	char *text = show(NULL, STATUS(""), 24);
 
 	ck_assert_ptr_nonnull(strstr(text, "H: 0 programs, 0 of 2G"));
 	free(text);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("top");
 	TCase *top = suite_case(suite, "top");
 
-	tcase_add_test(top, the_busiest_comes_first);
-	tcase_add_test(top, what_is_granted_stands_beside_what_is_asked);
-	tcase_add_test(top, the_same_is_a_document);
-	tcase_add_test(top, what_does_not_fit_is_counted);
-	tcase_add_test(top, a_letter_is_not_cut);
-	tcase_add_test(top, nobody_is_there);
+	suite_add(top, "top");
 	return suite_run(suite);
 }

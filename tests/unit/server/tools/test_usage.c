@@ -58,7 +58,7 @@ static const char *const helps[] = {SERVER "-h", SERVER "--help", RUN "-h", RUN 
 	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "events --help", CTL "ps --help",
 	CTL "quit -h", "echo ps --help | " CTL};
 
-START_TEST(help_is_an_answer)
+TEST_LOOP(usage, help_is_an_answer, 0, sizeof(helps) / sizeof(helps[0]))
 {
 	char line[256], output[OUTPUT_MAX];
 
@@ -70,22 +70,20 @@ START_TEST(help_is_an_answer)
 	for (const char *at = output; *at; at += strcspn(at, "\n") + 1)
 		ck_assert_uint_le(strcspn(at, "\n"), 100);
 }
-END_TEST
 
 static const char *const unwritten[] = {SERVER "--help", SERVER "--version", SERVER "--help-config",
 	SERVER "--check-config /dev/null", RUN "--help", RUN "--version", CTL "--help", CTL "--version",
 	CTL "status --help"};
 
-START_TEST(an_answer_that_cannot_be_written_is_an_error)
+TEST_LOOP(usage, an_answer_that_cannot_be_written_is_an_error, 0, sizeof(unwritten) / sizeof(unwritten[0]))
 {
 	char line[256], output[OUTPUT_MAX];
 
 	snprintf(line, sizeof(line), "%s >/dev/full", unwritten[_i]);
 	ck_assert_int_eq(shell(line, output), 1);
 }
-END_TEST
 
-START_TEST(help_of_a_command_is_its_own)
+TEST(usage, help_of_a_command_is_its_own)
 {
 	char output[OUTPUT_MAX];
 
@@ -93,7 +91,6 @@ START_TEST(help_of_a_command_is_its_own)
 	ck_assert_msg(!strncmp(output, "usage: frmpsctl quarantine lift NUMBER\n", 39), "%s", output);
 	ck_assert_ptr_null(strstr(output, "isolate"));
 }
-END_TEST
 
 static const struct {
 	const char *line, *says;
@@ -129,7 +126,7 @@ static const struct {
 	{CTL "pause 1 --now", "pause has no --now"},
 };
 
-START_TEST(wrong_usage_is_one_line)
+TEST_LOOP(usage, wrong_usage_is_one_line, 0, sizeof(wrong) / sizeof(wrong[0]))
 {
 	char line[256], output[OUTPUT_MAX];
 
@@ -142,7 +139,6 @@ START_TEST(wrong_usage_is_one_line)
 	ck_assert_msg(!strncmp(strchr(output, '\n'), "\nTry 'frmps", 11), "%s", output);
 	ck_assert_uint_lt(strlen(output), 300);
 }
-END_TEST
 
 /* How a file is made, how it is run, what is said of it. */
 static const struct {
@@ -159,7 +155,7 @@ static const struct {
 	{"echo '#!/nonexistent/sh' >it; chmod +x it", "./it", 126, "./it: its interpreter"},
 };
 
-START_TEST(a_file_that_is_no_program_is_told_apart)
+TEST_LOOP(usage, a_file_that_is_no_program_is_told_apart, 0, sizeof(unrunnable) / sizeof(unrunnable[0]))
 {
 	char line[256], output[OUTPUT_MAX];
 
@@ -168,7 +164,6 @@ START_TEST(a_file_that_is_no_program_is_told_apart)
 	ck_assert_int_eq(shell(line, output), unrunnable[_i].code);
 	ck_assert_msg(strstr(output, unrunnable[_i].says) != NULL, "%s", output);
 }
-END_TEST
 
 static const struct {
 	const char *file; /* NULL: there is none */
@@ -200,7 +195,7 @@ static const struct {
 	{NULL, 78, "conf: No such file or directory\n"},
 };
 
-START_TEST(configuration_is_checked)
+TEST_LOOP(usage, configuration_is_checked, 0, sizeof(checked) / sizeof(checked[0]))
 {
 	static const char *const ways[] = {
 		"--check-config conf", "--check-config=conf", "--config conf --check-config"};
@@ -221,9 +216,8 @@ START_TEST(configuration_is_checked)
 		ck_assert_ptr_nonnull(strstr(output, checked[_i].says));
 	}
 }
-END_TEST
 
-START_TEST(sample_configuration_is_good_as_it_is)
+TEST(usage, sample_configuration_is_good_as_it_is)
 {
 	char output[OUTPUT_MAX];
 
@@ -232,7 +226,6 @@ START_TEST(sample_configuration_is_good_as_it_is)
 	/* Every line is a comment. */
 	ck_assert_int_eq(shell("grep -v '^#' conf | grep .", output), 1);
 }
-END_TEST
 
 int main(void)
 {
@@ -240,14 +233,6 @@ int main(void)
 	TCase *tests = suite_case(suite, "usage");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_loop_test(tests, help_is_an_answer, 0, sizeof(helps) / sizeof(helps[0]));
-	tcase_add_loop_test(tests, an_answer_that_cannot_be_written_is_an_error, 0,
-		sizeof(unwritten) / sizeof(unwritten[0]));
-	tcase_add_test(tests, help_of_a_command_is_its_own);
-	tcase_add_loop_test(tests, wrong_usage_is_one_line, 0, sizeof(wrong) / sizeof(wrong[0]));
-	tcase_add_loop_test(tests, a_file_that_is_no_program_is_told_apart, 0,
-		sizeof(unrunnable) / sizeof(unrunnable[0]));
-	tcase_add_loop_test(tests, configuration_is_checked, 0, sizeof(checked) / sizeof(checked[0]));
-	tcase_add_test(tests, sample_configuration_is_good_as_it_is);
+	suite_add(tests, "usage");
 	return suite_run(suite);
 }

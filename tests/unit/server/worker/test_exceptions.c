@@ -25,7 +25,7 @@ static char *operators[] = {(char *)"PATH=/bin", (char *)"CUDA_ENABLE_COREDUMP_O
 	(char *)"HOME=/root", (char *)"A=1", (char *)"B=2", (char *)"C=3", (char *)"AWS_SECRET_ACCESS_KEY=s",
 	NULL};
 
-START_TEST(the_driver_handles_exceptions_and_does_not_abort)
+TEST(exceptions, the_driver_handles_exceptions_and_does_not_abort)
 {
 	char **environment = exceptions_environment(operators);
 
@@ -36,10 +36,9 @@ START_TEST(the_driver_handles_exceptions_and_does_not_abort)
 	ck_assert_str_eq(find(environment, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
 	exceptions_environment_free(environment);
 }
-END_TEST
 
 /* Executors run what programs bring along, or read what they sent. */
-START_TEST(what_is_the_services_alone_stays_there)
+TEST(exceptions, what_is_the_services_alone_stays_there)
 {
 	char **environment = exceptions_environment(operators);
 
@@ -48,15 +47,13 @@ START_TEST(what_is_the_services_alone_stays_there)
 	ck_assert_str_eq(find(environment, "HOME"), "/root");
 	exceptions_environment_free(environment);
 }
-END_TEST
 
 int main(void)
 {
 	Suite *suite = suite_create("exceptions");
 	TCase *tests = tcase_create("exceptions");
 
-	tcase_add_test(tests, the_driver_handles_exceptions_and_does_not_abort);
-	tcase_add_test(tests, what_is_the_services_alone_stays_there);
+	suite_add(tests, "exceptions");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

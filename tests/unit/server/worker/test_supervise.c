@@ -57,7 +57,7 @@ static const struct {
 } starts[] = {{ROLE_EXECUTOR, PROOF_FAILED, true}, {ROLE_EXECUTOR, PROOF_GOOD, false},
 	{ROLE_EXECUTOR, PROOF_NONE, false}, {ROLE_KEEPER, PROOF_FAILED, false}};
 
-START_TEST(executors_learn_that_nothing_is_proved)
+TEST_LOOP(supervise, executors_learn_that_nothing_is_proved, 0, sizeof(starts) / sizeof(starts[0]))
 {
 	char told[TOLD_BYTES];
 
@@ -65,7 +65,6 @@ START_TEST(executors_learn_that_nothing_is_proved)
 	ck_assert_ptr_nonnull(strstr(told, "--backend=cuda "));
 	ck_assert_int_eq(strstr(told, "--unproved ") != NULL, starts[_i].told);
 }
-END_TEST
 
 int main(int count, char **arguments)
 {
@@ -74,8 +73,7 @@ int main(int count, char **arguments)
 
 	if (count > 1 && strncmp(arguments[1], "--role=", 7) == 0)
 		return say(count, arguments);
-	tcase_add_loop_test(
-		tests, executors_learn_that_nothing_is_proved, 0, sizeof(starts) / sizeof(starts[0]));
+	suite_add(tests, "supervise");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
