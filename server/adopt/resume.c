@@ -63,6 +63,10 @@ static void resume_session(struct session *session)
 	chunk_unref(again.chunk);
 	if (session->state == SESSION_SERVED)
 		session_read_next(session);
+	/* The executor that held its commands may sleep. */
+	if (session->was_leaving)
+		session_set_memory(session, SESSION_MEMORY_HERE);
+	session->was_leaving = false;
 	if (session->given_up)
 		session_end_given_up(session);
 	else if (session->state == SESSION_CLOSING)

@@ -356,7 +356,8 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 		session->window = WINDOW_NONE;
 	}
 	/* All memory is still on the device. */
-	if (session->memory == SESSION_MEMORY_LEAVES)
+	session->was_leaving = session->memory == SESSION_MEMORY_LEAVES;
+	if (session->was_leaving)
 		session->memory = SESSION_MEMORY_HERE;
 	session->drained &= session->memory != SESSION_MEMORY_HERE;
 	session->holdings.away = session->memory != SESSION_MEMORY_HERE;

@@ -178,6 +178,7 @@ struct session {
 	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
 	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;
+	bool was_leaving; /* the memory was LEAVES when the daemon died, and stays */
 	/* the text that crashed a compiler; cleared by a later answer (compiling.h) */
 	struct session_compilation crashed;
 	struct session_evidence evidence; /* of fault/ */

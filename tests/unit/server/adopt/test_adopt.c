@@ -43,6 +43,21 @@ static void expect_served(void)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 }
 
+/* An executor that holds a session's commands may sleep until it is told that the memory stays. */
+START_TEST(commands_that_were_held_go_on_if_memory_stays)
+{
+	struct session *session = fake_session(fake, 0);
+
+	session_set_memory(session, SESSION_MEMORY_LEAVES);
+	fake_serve(fake, active, WIRE_PING);
+	ck_assert(word_acquire(&client.view.server->share) & SHM_SHARE_AWAY);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(!(word_acquire(&client.view.server->share) & SHM_SHARE_AWAY));
+	fake_serve(fake, active, WIRE_PING);
+	expect_served();
+}
+END_TEST
+
 /* A damaged record is dropped: the next executor answers the request that was under way. */
 START_TEST(an_executor_without_a_record_is_replaced)
 {
@@ -713,6 +728,7 @@ int main(void)
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
+	tcase_add_test(tests, commands_that_were_held_go_on_if_memory_stays);
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, an_executor_without_a_record_is_replaced);
 	tcase_add_test(tests, who_was_welcomed_as_the_daemon_died_may_ask_at_once);
