@@ -20,6 +20,7 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/watch.h"
+#include "server/role.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -196,10 +197,20 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }
 
+/* No two devices of the service give out the same number. */
+static uint64_t take_number(struct daemon *daemon)
+{
+	uint64_t latest = daemon->next_session;
+
+	daemon->next_session =
+		latest ? latest + daemon_devices(daemon) : (uint64_t)daemon->heritage->number + 1;
+	return daemon->next_session;
+}
+
 int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text)
 {
-	struct session *session = allocate(domain, peer, ++domain->daemon->next_session);
+	struct session *session = allocate(domain, peer, take_number(domain->daemon));
 	int r;
 
 	if (!session) {

@@ -115,7 +115,7 @@ struct daemon {
 	unsigned session_count;
 	uint64_t fds_max;     /* open files that this process may have */
 	uint64_t records_max; /* most bytes of records */
-	uint64_t next_session;
+	uint64_t next_session; /* the latest number given out; 0: none was */
 	/* The device, as executors reported it; valid when device_known. */
 	struct backend_device device;
 	bool device_known;
