@@ -4,6 +4,7 @@
 
 #include "server/adopt/resume.h"
 
+#include "server/daemon/depart.h"
 #include "server/daemon/device.h"
 #include "server/daemon/life.h"
 #include "server/daemon/sink_make.h"
@@ -69,6 +70,8 @@ static void resume_session(struct session *session)
 	session->was_leaving = false;
 	if (session->given_up)
 		session_end_given_up(session);
+	else if (session->state == SESSION_ELSEWHERE)
+		session_leave(session);
 	else if (session->state == SESSION_CLOSING)
 		session_closing_again(session);
 	else if (session->crashes > CRASHES_MOST)
@@ -102,6 +105,8 @@ void resume(struct daemon *daemon)
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
+		depart_look_into(domain);
+		swap_look_into(domain);
 		if (domain->retiring)
 			domain_retire(domain);
 	}
