@@ -321,6 +321,12 @@ struct wire_carry {
 	uint64_t address, bytes, offset; /* offset: in the file */
 	bool into;			 /* into the memory; else out of it */
 };
+struct wire_handover {
+	uint32_t step, device, transfer, files;
+	uint64_t key[2];
+	int32_t code;
+	const char *text;
+};
 struct wire_admin {
 	const char *command;
 	struct wire_names arguments;
@@ -367,6 +373,7 @@ struct wire_message {
 		struct wire_carry carry;
 		struct wire_description description;
 		struct wire_lend lend;
+		struct wire_handover handover;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

@@ -36,6 +36,7 @@
 #include "server/role.h"
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
+#include "server/transfer.h"
 #include "server/version.h"
 
 /* Open files for the service and one program. */
@@ -498,6 +499,18 @@ static int choose_backend(struct service *service)
 	return code ? code : make_heritages(service);
 }
 
+/* Daemons that are started again find the same. Return: 0, or the exit code after an error line. */
+static int make_transfers(struct service *service)
+{
+	struct transfers *transfers = transfers_new();
+
+	for (unsigned i = 0; transfers && i < service->devices.count; i++)
+		service->heritages[i].transfers = transfers;
+	if (!transfers)
+		log_error("there is no memory for what the devices' daemons share");
+	return transfers ? 0 : EXIT_FAILURE;
+}
+
 /* Configuration and backend are found once: every life of a daemon has the same. */
 static int run_service(const struct options *options)
 {
@@ -518,6 +531,8 @@ static int run_service(const struct options *options)
 	if (!has_room_for_programs())
 		return EX_CONFIG;
 	code = choose_backend(&service);
+	if (!code && service.devices.count > 1)
+		code = make_transfers(&service);
 	if (!code)
 		code = service.devices.count == 1 ? serve_device(&service, 0)
 						  : parent_run(service.devices.count, serve_device, &service);

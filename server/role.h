@@ -11,6 +11,8 @@
 
 #include "protocol/place.h"
 
+struct transfers;
+
 enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
 
 /* Descriptors of a child. 0 is /dev/null; 1 and 2 are the daemon's, or a pipe to the daemon. */
@@ -71,6 +73,7 @@ struct heritage {
 	unsigned number, count, copy;
 	/* For each device of the service, by its number: as Device.peers (protocol/control.fbs). */
 	uint8_t peers[PLACE_DEVICES];
+	struct transfers *transfers; /* of a service with several devices, else NULL; not for children */
 	enum run_as run_as;
 	char run_as_why[256]; /* RUN_AS_SERVICE, although the service is root: the reason; else "" */
 };

@@ -8,10 +8,12 @@
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/adopt/arrive.h"
 #include "server/config/config.h"
 #include "server/control/caller.h"
 #include "server/control/checkpoint.h"
 #include "server/daemon/children.h"
+#include "server/daemon/depart.h"
 #include "server/daemon/device_drain.h"
 #include "server/daemon/keeping.h"
 #include "server/daemon/life.h"
@@ -160,6 +162,7 @@ static void serve(struct domain *domain)
 		else if (session->request)
 			request_advance(session->request);
 	}
+	depart_look_into(domain);
 	move_look_into(domain);
 	swap_look_into(domain);
 }
@@ -336,6 +339,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 		.store = store};
 	TAILQ_INIT(&daemon->crew.workers);
 	daemon->accept = visitor_new;
+	daemon->arrive = arrive_begin;
 	TAILQ_INIT(&daemon->domains);
 	TAILQ_INIT(&daemon->sessions);
 	TAILQ_INIT(&daemon->visitors);
@@ -377,6 +381,8 @@ void daemon_deinit(struct daemon *daemon)
 	struct domain *domain;
 
 	daemon->holder = watch_free(daemon->holder);
+	arrive_deinit(daemon);
+	depart_deinit(daemon);
 	compiling_deinit(daemon);
 	exports_deinit(&daemon->exports);
 	keeping_deinit(daemon);

@@ -14,26 +14,17 @@
 #include <string.h>
 
 #include "protocol/place.h"
-#include "server/adopt/inventory.h"
-#include "server/adopt/repeat.h"
+#include "server/adopt/adoption.h"
 #include "server/adopt/resume.h"
 #include "server/config/config.h"
 #include "server/daemon/children.h"
-#include "server/daemon/life.h"
 #include "server/fault/promote.h"
 #include "server/incident/incident.h"
-#include "server/session/handout.h"
-#include "server/session/holdings.h"
-#include "server/session/reclaim.h"
 #include "server/session/saved.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
-#include "server/loop/connection.h"
-#include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
-#include "server/resource/resource.h"
-#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
@@ -41,36 +32,9 @@
 #include "server/door/listener.h"
 #include "server/session/fault_history.h"
 #include "server/session/records.h"
-#include "server/daemon/requests.h"
-#include "server/session/session.h"
-#include "server/session/window.h"
-#include "server/standby/move.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
 #include "server/worker/worker.h"
-
-struct adoption {
-	struct daemon *daemon;
-	struct inventory inventory;
-	struct repetitions repetitions;
-	bool crashed; /* the previous daemon was not killed by hand */
-};
-
-static struct worker *find_worker(const struct daemon *daemon, uint32_t number)
-{
-	struct domain *domain;
-	struct worker *worker;
-
-	if (!number)
-		return NULL;
-	if (daemon->keeper && daemon->keeper->number == number)
-		return daemon->keeper;
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		TAILQ_FOREACH (worker, &domain->workers, link)
-			if (worker->number == number)
-				return worker;
-	return NULL;
-}
 
 /*
  * Daemon, domains, workers
@@ -224,144 +188,8 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 }
 
 /*
- * Sessions
+ * Memory that stays pinned
  */
-
-static void open_again(struct worker *worker, void *context, const struct record *record)
-{
-	(void)record;
-	session_open_again(context, worker);
-}
-
-static void attach_again(struct worker *worker, void *context, const struct record *record)
-{
-	(void)record;
-	session_attach(context, worker);
-}
-
-static void close_again(struct worker *worker, void *context, const struct record *record)
-{
-	(void)record;
-	session_close_again(context, worker);
-}
-
-static void let_go_again(struct worker *worker, void *context, const struct record *record)
-{
-	(void)record;
-	move_let_go_again(context, worker);
-}
-
-static void ask_again(struct worker *worker, void *context, const struct record *record)
-{
-	struct session *session = context;
-
-	(void)record;
-	request_send_again(session->request, worker);
-}
-
-static void repeat_call(struct adoption *adoption, struct session *session, struct kept_call *call,
-	void (*send)(struct worker *worker, void *context, const struct record *record))
-{
-	struct worker *worker = find_worker(adoption->daemon, call->worker);
-
-	/* A damaged record may name anybody. */
-	if (worker && worker->domain && worker->domain->identity.uid == session->domain->identity.uid)
-		repeat_later(&adoption->repetitions, worker, call->id, send, session, NULL);
-	else
-		*call = (struct kept_call){0};
-}
-
-/* Reads the request that was under way from the program's socket, where its message still is. */
-static void read_request(struct adoption *adoption, struct session *session, const struct kept_session *kept)
-{
-	struct worker *worker = find_worker(adoption->daemon, kept->request.worker);
-
-	if (!kept->asked || session->state == SESSION_CLOSING)
-		return;
-	session->again.asked = kept->asked;
-	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
-	session->again.code_bytes = kept->code_bytes;
-	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk, false);
-	if (!window_is_possible(&session->domain->windows, kept->window.address, kept->window.bytes)) {
-		session_give_up(session, "its request cannot be read");
-		return;
-	}
-	session->again.window = kept->window.address;
-	window_hold(&session->domain->windows, kept->window.address, kept->window.bytes);
-	connection_deliver(session->connection);
-	if (!session->request || !worker)
-		return;
-	session->request->sent = true;
-	session->request->worker = worker->number;
-	session->request->worker_id = kept->request.id;
-	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, session, NULL);
-}
-
-static int read_session(struct adoption *adoption, const struct record *record)
-{
-	struct daemon *daemon = adoption->daemon;
-	struct session_record copy;
-	const struct kept_session *kept = &copy.kept;
-	struct domain *domain;
-	struct session *session;
-
-	if (!record_read(record, &copy, sizeof(copy)) ||
-		!(domain = daemon_find_domain(daemon, kept->domain))) {
-		/* The program sees the hang-up. */
-		store_drop(daemon->store, record);
-		return 0;
-	}
-	session = session_adopt(domain, record_key(record), &copy);
-	session->record = record;
-	saved_give(session);
-	session->crashes += adoption->crashed && kept->asked;
-	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
-		reclaim_begin(daemon);
-	session->sink = inventory_chunk(&adoption->inventory, &kept->sink, false);
-	for (unsigned i = 0; session->memory != SESSION_MEMORY_HERE && i < KEPT_SWAP_FILES; i++) {
-		session->swap_files[i] = inventory_fd(&adoption->inventory, kept->swap_fds[i]);
-		if (!session->swap_files[i] && !session->given_up)
-			session_give_up(session, "a file with its memory is missing");
-	}
-	read_request(adoption, session, kept);
-	if (session->given_up)
-		return 0;
-	repeat_call(adoption, session, &session->open, open_again);
-	repeat_call(adoption, session, &session->attach, attach_again);
-	repeat_call(adoption, session, &session->let_go, let_go_again);
-	if (session->let_go.worker)
-		move_adopt(session, session->let_go_to);
-	for (unsigned i = 0; i < KEPT_CLOSES; i++)
-		repeat_call(adoption, session, &session->closes[i], close_again);
-	return 0;
-}
-
-static int read_holding(struct adoption *adoption, const struct record *record)
-{
-	size_t bytes;
-	const struct kept_holding *kept = record_payload(record, &bytes);
-	struct session *session =
-		bytes < sizeof(*kept) ? NULL : daemon_find_session(adoption->daemon, kept->session);
-	struct shared_fd *file, *handed;
-	struct chunk *chunk;
-
-	/* A session's record goes after those of its resources. */
-	if (!session) {
-		store_drop(adoption->daemon->store, record);
-		return 0;
-	}
-	file = inventory_fd(&adoption->inventory, kept->fd);
-	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
-	handed = chunk_is_host(chunk) ? chunk->fd : kept->type == WIRE_MAP_HOST ? file : NULL;
-	log_bug_on(handout_add(&adoption->daemon->handouts, session->owner, handed) < 0);
-	if (resource_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {
-		shared_fd_unref(file);
-		chunk_unref(chunk);
-		store_drop(adoption->daemon->store, record);
-		session_give_up(session, "its resources cannot be read");
-	}
-	return 0;
-}
 
 static void ask_unpinning(struct worker *worker, void *context, const struct record *record)
 {
@@ -378,8 +206,9 @@ static int read_unpinning(struct adoption *adoption, const struct record *record
 	struct unpinning *unpinning = NULL;
 	struct worker *worker;
 
-	if (record_read(record, &kept, sizeof(kept)) && (worker = find_worker(daemon, kept.call.worker)) &&
-		worker->domain && (domain = daemon_find_domain(daemon, kept.domain)))
+	if (record_read(record, &kept, sizeof(kept)) &&
+		(worker = adoption_worker(daemon, kept.call.worker)) && worker->domain &&
+		(domain = daemon_find_domain(daemon, kept.domain)))
 		unpinning = unpinning_adopt(domain, worker, &kept, record);
 	if (unpinning)
 		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_unpinning, unpinning, record);
@@ -422,8 +251,8 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 {
 	return read_service(adoption->daemon, legacy) || read_all(adoption, RECORD_DOMAIN, read_domain) ||
 	       read_all(adoption, RECORD_WORKER, read_worker) ||
-	       read_all(adoption, RECORD_SESSION, read_session) ||
-	       read_all(adoption, RECORD_HOLDING, read_holding) ||
+	       read_all(adoption, RECORD_SESSION, adoption_read_session) ||
+	       read_all(adoption, RECORD_HOLDING, adoption_read_holding) ||
 	       read_all(adoption, RECORD_UNPINNING, read_unpinning) ||
 	       read_all(adoption, RECORD_FAULT_HISTORY, read_fault_history) ||
 	       read_all(adoption, RECORD_EVENT, read_event);

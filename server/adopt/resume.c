@@ -4,6 +4,7 @@
 
 #include "server/adopt/resume.h"
 
+#include "server/daemon/depart.h"
 #include "server/daemon/device.h"
 #include "server/daemon/life.h"
 #include "server/daemon/sink_make.h"
@@ -63,8 +64,14 @@ static void resume_session(struct session *session)
 	chunk_unref(again.chunk);
 	if (session->state == SESSION_SERVED)
 		session_read_next(session);
+	/* The executor that held its commands may sleep. */
+	if (session->was_leaving)
+		session_set_memory(session, SESSION_MEMORY_HERE);
+	session->was_leaving = false;
 	if (session->given_up)
 		session_end_given_up(session);
+	else if (session->state == SESSION_ELSEWHERE)
+		session_leave(session);
 	else if (session->state == SESSION_CLOSING)
 		session_closing_again(session);
 	else if (session->crashes > CRASHES_MOST)
@@ -98,6 +105,8 @@ void resume(struct daemon *daemon)
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
+		depart_look_into(domain);
+		swap_look_into(domain);
 		if (domain->retiring)
 			domain_retire(domain);
 	}

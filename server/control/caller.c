@@ -18,6 +18,7 @@
 #include "protocol/uuid.h"
 #include "server/control/document.h"
 #include "server/control/drain.h"
+#include "server/control/migrate.h"
 #include "server/control/events.h"
 #include "server/control/mps.h"
 #include "server/control/quarantine.h"
@@ -25,6 +26,7 @@
 #include "server/control/seen.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
+#include "server/daemon/depart.h"
 #include "server/daemon/device_drain.h"
 #include "server/daemon/life.h"
 #include "server/log.h"
@@ -204,6 +206,8 @@ static struct session *find_session(const struct daemon *daemon, const char *num
 	char text[24];
 
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session_is_elsewhere(session))
+			continue;
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)session->number);
 		if (!strcmp(text, number))
 			return session;
@@ -540,6 +544,7 @@ struct caller *caller_free(struct caller *caller)
 	}
 	reload_forget(caller->daemon, caller);
 	device_drain_forget(caller->daemon, caller);
+	depart_forget(caller->daemon, caller);
 	connection_shutdown(caller->connection);
 	TAILQ_REMOVE(&caller->daemon->operators, &caller->guest, link);
 	free(caller);

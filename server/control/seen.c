@@ -33,7 +33,7 @@
 
 static bool is_program(const struct session *session)
 {
-	return session->state != SESSION_CLOSING && session->pid > 0;
+	return session->state != SESSION_CLOSING && !session_is_elsewhere(session) && session->pid > 0;
 }
 
 /* Return: NULL: the process has no session */

@@ -252,7 +252,7 @@ static json_t *domain_json(const struct domain *domain)
 	TAILQ_FOREACH (worker, &domain->workers, link)
 		json_array_append_new(executors, executor_json(worker));
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session->view.server)
+		if (session->view.server && !session_is_elsewhere(session))
 			json_array_append_new(sessions, session_json(session));
 	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",

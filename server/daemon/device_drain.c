@@ -26,7 +26,7 @@
 #include "server/session/holdings.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
-#include "server/standby/residue.h"
+#include "server/standby/leaving.h"
 #include "server/standby/swap.h"
 #include "server/worker/worker.h"
 
@@ -37,12 +37,6 @@
 #define END_US UINT64_C(30000000)
 /* Of what is said to operators. */
 #define TEXT_BYTES 1200u
-
-#define RESIDUE                                                                                              \
-	"values that its kernels have left are in its executor's context alone (variables that cannot "      \
-	"move, or malloc in kernels)"
-#define OBJECTS	  "it has texture objects: an executor that starts would make them while their memory is away"
-#define IMMOVABLE "an executor that starts cannot have its modules or memory as they are (the log says why)"
 
 /* What is waited for. */
 enum drain_phase {
@@ -125,47 +119,6 @@ static void enter(struct device_drain *drain, enum drain_phase phase, uint64_t l
  * Obstacles
  */
 
-/* True if a standby that has answered everything could not have all of the session. */
-static bool is_immovable(const struct session *session)
-{
-	const struct worker *worker;
-
-	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		if (worker->state == WORKER_WARM && worker_is_immovable(worker, session->number))
-			return true;
-	return session->mirroring == SESSION_LEFT_OUT;
-}
-
-/* The driver may refuse an object over memory that is not mapped. */
-static bool has_objects(const struct session *session)
-{
-	const struct holding *entry;
-
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		if (entry->type == WIRE_MAKE_OBJECT)
-			return true;
-	return false;
-}
-
-/* @bytes: those of its memory on the device are added. Return: NULL, or why it cannot leave */
-static const char *refuses(const struct session *session, uint64_t *bytes)
-{
-	const char *text;
-	uint64_t own = 0;
-
-	if (!session_is_live(session))
-		return NULL;
-	text = swap_refuses(session, &own);
-	if (!text && residue_is_there(session))
-		text = RESIDUE;
-	if (!text && has_objects(session))
-		text = OBJECTS;
-	if (!text && is_immovable(session))
-		text = IMMOVABLE;
-	*bytes += session->memory == SESSION_MEMORY_HERE ? own : 0;
-	return text;
-}
-
 /* @ret_text: TEXT_BYTES, empty: there is no obstacle */
 static void survey(const struct daemon *daemon, char *ret_text)
 {
@@ -176,7 +129,7 @@ static void survey(const struct daemon *daemon, char *ret_text)
 
 	*ret_text = '\0';
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		text = refuses(session, &bytes);
+		text = leaving_refuses(session, &bytes);
 		if (text)
 			append_session(ret_text, session, text);
 	}
@@ -279,7 +232,7 @@ static const char *leave(struct device_drain *drain, struct session *session)
 	case SESSION_MEMORY_RETURNS:
 		return "its device memory comes back";
 	case SESSION_MEMORY_HERE:
-		text = refuses(session, &bytes);
+		text = leaving_refuses(session, &bytes);
 		if (text)
 			append_session(drain->failure, session, text);
 		text = text ? text : swap_begin(session, SWAP_DRAINED, on_left, session);

@@ -43,6 +43,11 @@ void session_close_again(struct session *session, struct worker *worker);
 void session_give_up(struct session *session, const char *why);
 /** Ends a session that is given_up. */
 void session_end_given_up(struct session *session);
+/**
+ * A session in ELSEWHERE becomes one that is served here: its program's connection, process and
+ * files are the daemon's from now on. Return: false: the session is given_up
+ */
+bool session_take_over(struct session *session);
 /** Call for a closing session after session_close_again(): frees the session if no worker has
  * it. */
 void session_closing_again(struct session *session);
@@ -57,6 +62,10 @@ void session_reject(struct session *session, const char *reason);
 
 /** Closes a session. @patience_ms: time for its work to end. Twice is fine. */
 void session_end(struct session *session, uint32_t patience_ms);
+
+/** Ends a session here that is another device's: its program notices nothing. The session is SERVED
+ * or ELSEWHERE. */
+void session_leave(struct session *session);
 
 /** Ends a session that is not CLOSING: the program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a
  * reason, its work gets no time. */

@@ -644,7 +644,8 @@ void request_advance(struct request *request)
 		return;
 	be_nowhere(request);
 	reclaim_forget(request);
-	if (!daemon_offers_device(request->session->daemon) && !request_is_under_way(request))
+	if ((!daemon_offers_device(request->session->daemon) || request->session->departure) &&
+		!request_is_under_way(request))
 		return;
 	if (move_holds(request->session) || swap_holds(request->session))
 		return;

@@ -143,6 +143,9 @@ static void let_peer_go(struct session *session)
 {
 	session->connection = connection_shutdown(session->connection);
 	session->process = watch_free(session->process);
+	/* An arriving session has no connection yet. */
+	store_return(session->daemon->store, session->connection_key);
+	store_return(session->daemon->store, session->process_key);
 	store_forget(session->daemon->store, session->connection_key);
 	store_forget(session->daemon->store, session->process_key);
 	session->connection_key = session->process_key = 0;
@@ -168,6 +171,14 @@ void session_end(struct session *session, uint32_t patience_ms)
 		reclaim_begin(session->daemon);
 	send_close(session);
 	session_closing_again(session);
+}
+
+void session_leave(struct session *session)
+{
+	session->connection = connection_leave(session->connection);
+	session_forget_handouts(session);
+	session->is_detached = true;
+	session_end(session, 0);
 }
 
 void session_terminate(struct session *session, const char *reason)

@@ -2,7 +2,6 @@
 // handles the program's messages and the program's end. See session.h.
 
 #include "server/daemon/life.h"
-#include "server/session/handout.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 
@@ -20,6 +19,7 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/watch.h"
+#include "server/role.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -146,8 +146,8 @@ static int take_regions(struct session *session, int client_fd, int server_fd, i
 	session->server_fd = shared_fd_new(server_fd);
 	session->doorbell_fd = shared_fd_new(doorbell_fd);
 	if (!session->client_fd || !session->server_fd || !session->doorbell_fd ||
-		handout_add(&session->daemon->handouts, session->owner, session->client_fd) ||
-		handout_add(&session->daemon->handouts, session->owner, session->server_fd))
+		!session_hand_out(session, session->client_fd) ||
+		!session_hand_out(session, session->server_fd))
 		return SHM_E_NOSPACE;
 	return shm_view_map(
 		&session->view, &shape, session->client_fd->fd, session->server_fd->fd, SHM_SIDE_SERVER);
@@ -196,10 +196,20 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }
 
+/* No two devices of the service give out the same number. */
+static uint64_t take_number(struct daemon *daemon)
+{
+	uint64_t latest = daemon->next_session;
+
+	daemon->next_session =
+		latest ? latest + daemon_devices(daemon) : (uint64_t)daemon->heritage->number + 1;
+	return daemon->next_session;
+}
+
 int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text)
 {
-	struct session *session = allocate(domain, peer, ++domain->daemon->next_session);
+	struct session *session = allocate(domain, peer, take_number(domain->daemon));
 	int r;
 
 	if (!session) {
@@ -244,7 +254,7 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 /* Return: true if the numbers are possible for a session */
 static bool is_sound(const struct session *session)
 {
-	return session->state <= SESSION_CLOSING && session->mirroring <= SESSION_LEFT_OUT &&
+	return session->state <= SESSION_ELSEWHERE && session->mirroring <= SESSION_LEFT_OUT &&
 	       session->memory <= SESSION_MEMORY_RETURNS && window_is_field(session->window) &&
 	       window_is_possible(&session->domain->windows, session->window, WINDOW_BYTES);
 }
@@ -256,6 +266,7 @@ static void take_head(struct session *session, const struct session_record *reco
 	record_tidy_flag(&session->pause_is_ours);
 	record_tidy_flag(&session->checkpointed);
 	record_tidy_flag(&session->drained);
+	record_tidy_flag(&session->is_detached);
 	session->program[sizeof(session->program) - 1] = '\0';
 	session->identity[sizeof(session->identity) - 1] = '\0';
 	session->subject.executable[sizeof(session->subject.executable) - 1] = '\0';
@@ -339,6 +350,23 @@ static void give_up(struct session *session, bool has_regions)
 	}
 }
 
+/* The daemons of both devices find the same outcome, whenever they look. */
+static void settle_transfer(struct session *session)
+{
+	struct transfers *transfers = session->daemon->heritage->transfers;
+	bool comes = session->state == SESSION_ELSEWHERE, stays;
+
+	if (!session->transfer.number)
+		return;
+	stays = !transfers || transfer_close(transfers, &session->transfer);
+	session->transfer = (struct transfer){0};
+	if (comes && !stays)
+		session->state = SESSION_SERVED;
+	else if (session->state == SESSION_SERVED && !stays)
+		session->state = SESSION_ELSEWHERE;
+	session->is_detached |= session->state == SESSION_ELSEWHERE;
+}
+
 struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record)
 {
 	const struct session_peer nobody = {0};
@@ -347,6 +375,7 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 
 	log_bug_on(!session);
 	take_head(session, record);
+	settle_transfer(session);
 	session->owner = owner_of(session->uid);
 	sound = is_sound(session);
 	if (!sound) {
@@ -356,18 +385,38 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 		session->window = WINDOW_NONE;
 	}
 	/* All memory is still on the device. */
-	if (session->memory == SESSION_MEMORY_LEAVES)
+	session->was_leaving = session->memory == SESSION_MEMORY_LEAVES;
+	if (session->was_leaving)
 		session->memory = SESSION_MEMORY_HERE;
 	session->drained &= session->memory != SESSION_MEMORY_HERE;
 	session->holdings.away = session->memory != SESSION_MEMORY_HERE;
 	window_hold(&session->domain->windows, session->window, WINDOW_BYTES);
 	session_set_terms(session);
 	has_regions = adopt_regions(session, &record->kept);
-	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);
+	has_peer = session->state == SESSION_CLOSING || session->state == SESSION_ELSEWHERE ||
+		   adopt_peer(session);
 	if (!has_regions || !has_peer)
 		give_up(session, has_regions);
 	else if (!sound)
 		session_give_up(session, "its record cannot be read");
 	session_tell_share(session);
 	return session;
+}
+
+bool session_take_over(struct session *session)
+{
+	const struct holding *entry;
+	bool is_whole;
+
+	session->state = SESSION_SERVED;
+	session->transfer = (struct transfer){0};
+	is_whole = session_hand_out(session, session->client_fd) &&
+		   session_hand_out(session, session->server_fd);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		is_whole &= session_hand_out(session, session_file_of(entry));
+	/* The next life may have memory, and finds that the session is its own. */
+	log_bug_on(!is_whole);
+	if (!adopt_peer(session))
+		session_give_up(session, "its connection is not there");
+	return !session->given_up;
 }

@@ -267,6 +267,10 @@ static void on_message(void *context, const struct wire_message *message, struct
 	} else if (message->type == WIRE_LEND_MEMORY) {
 		lending_lend(visitor->daemon, visitor->connection, visitor->peer.uid, message);
 		visitor_free(visitor);
+	} else if (message->type == WIRE_HANDOVER) {
+		visitor->daemon->arrive(visitor->daemon, visitor->connection, message);
+		visitor->connection = NULL;
+		visitor_free(visitor);
 	} else {
 		caller_new(
 			visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid, message);

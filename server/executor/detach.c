@@ -14,6 +14,8 @@
 // If the session's work does not end in time, or the session has ended in the meantime or has to be
 // told so, this executor serves the session on: answer 0. Commands that were issued stay known, and
 // no other executor has issued any.
+// A session that was let go may stay: where no other executor has served it, this one goes on with
+// what it knows, and no takeover is needed (detach_undo()).
 // A serving thread can be in a call of the driver that does not return before another session's
 // kernel ends. Then the answer is the same, and in time. After the call the thread releases the
 // session, and then serves on.
@@ -21,8 +23,11 @@
 #include "server/executor/detach.h"
 
 #include "server/clock.h"
+#include "server/executor/cap.h"
+#include "server/executor/contain.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
+#include "server/executor/sharing.h"
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
@@ -135,4 +140,18 @@ void detach_handle(struct job *job)
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = wait_for_thread;
 	job_park(job);
+}
+
+bool detach_undo(struct tenant *tenant, uint32_t generation)
+{
+	/* A tenant that this executor has served has a timeline. */
+	if (!tenant->timeline || tenant->detaching ||
+		word_acquire(&tenant->view.server->generation) != generation)
+		return false;
+	tenant->leaving = false;
+	tenant->stopped = is_over(tenant);
+	contain_join(tenant, generation);
+	sharing_join(tenant);
+	cap_look(tenant);
+	return true;
 }

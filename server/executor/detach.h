@@ -9,4 +9,8 @@
 /** DetachSession. */
 void detach_handle(struct job *job);
 
+/** The session was let go, and no executor has served it since: this one goes on serving it. The
+ * caller gives it to a serving thread. Return: false: nothing of that is true */
+bool detach_undo(struct tenant *tenant, uint32_t generation);
+
 #endif

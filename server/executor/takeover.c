@@ -52,6 +52,7 @@
 #include "server/executor/body.h"
 #include "server/clock.h"
 #include "server/executor/contain.h"
+#include "server/executor/detach.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
 #include "server/executor/sharing.h"
@@ -542,6 +543,10 @@ static enum takeover_verdict take(struct job *job, uint32_t index, struct tenant
 		return TAKEOVER_FAULTED;
 	if (word_relaxed(&tenant->generation))
 		return TAKEOVER_CLEAN; /* served already */
+	if (detach_undo(tenant, wish->generation)) {
+		*ret_joining = tenant;
+		return TAKEOVER_CLEAN;
+	}
 	verdict = takeover_tenant(tenant, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "");
 	if (verdict != TAKEOVER_FAULTED)

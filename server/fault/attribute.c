@@ -43,6 +43,9 @@
 
 bool attribute_was_served(const struct session *session, const struct worker *worker)
 {
+	/* Another device may write the word meanwhile. */
+	if (session->is_detached)
+		return false;
 	return session->view.server && word_acquire(&session->view.server->generation) == worker->generation;
 }
 

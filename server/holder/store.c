@@ -593,16 +593,52 @@ int store_take(struct store *store, uint32_t key)
 	return fd;
 }
 
+/* Return: false without memory */
+static bool make_place(struct store *store, uint32_t key)
+{
+	uint32_t count = key + 1;
+	int *inherited;
+
+	if (key < store->inherited_count)
+		return true;
+	inherited = reallocarray(store->inherited, count, sizeof(int));
+	if (!inherited)
+		return false;
+	for (uint32_t i = store->inherited_count; i < count; i++)
+		inherited[i] = -1;
+	store->inherited = inherited;
+	store->inherited_count = count;
+	return true;
+}
+
+int store_receive(struct store *store, int fd, uint32_t *ret_key)
+{
+	int r = store_deposit(store, fd, ret_key);
+
+	if (!r && make_place(store, *ret_key)) {
+		store->inherited[*ret_key] = fd;
+		return 0;
+	}
+	store_forget(store, *ret_key);
+	*ret_key = 0;
+	close(fd);
+	return r ? r : -ENOMEM;
+}
+
+void store_return(struct store *store, uint32_t key)
+{
+	int fd = store_take(store, key);
+
+	if (fd < 0)
+		return;
+	close(fd);
+	store_forget(store, key);
+}
+
 void store_close_rest(struct store *store)
 {
-	for (uint32_t key = 1; key < store->inherited_count; key++) {
-		int fd = store_take(store, key);
-
-		if (fd < 0)
-			continue;
-		close(fd);
-		store_forget(store, key);
-	}
+	for (uint32_t key = 1; key < store->inherited_count; key++)
+		store_return(store, key);
 }
 
 /* The holder lacks a descriptor that the dead daemon had marked and not sent. */

@@ -69,6 +69,15 @@ void store_forget(struct store *store, uint32_t key);
  * once, its key stays deposited. Return: -1 if there is none.
  */
 int store_take(struct store *store, uint32_t key);
+/**
+ * Deposits a descriptor of another daemon, which is taken over, for store_take() as if it were the
+ * legacy's.
+ * @ret_key: 0 on failure
+ * Return: as store_deposit(), or -ENOMEM
+ */
+int store_receive(struct store *store, int fd, uint32_t *ret_key);
+/** Closes and forgets a descriptor for store_take() that nobody took. */
+void store_return(struct store *store, uint32_t key);
 /** Closes and forgets the legacy's descriptors that nobody took. */
 void store_close_rest(struct store *store);
 

@@ -366,6 +366,12 @@ void connection_leave_outside(struct connection *connection)
 	connection->peer = CONNECTION_OUTSIDE;
 }
 
+void connection_trust(struct connection *connection)
+{
+	connection->peer = CONNECTION_OURS;
+	discard_allow(connection->socket);
+}
+
 void connection_set_owner(struct connection *connection, connection_message_fn *message,
 	connection_closed_fn *closed, void *context)
 {
@@ -474,15 +480,30 @@ static void take_off(struct turn_end_member *member)
 		close_now(connection);
 }
 
+static void end(struct connection *connection)
+{
+	connection->closing = true;
+	timer_stop(connection->again);
+	uv_poll_stop(&connection->handle);
+	turn_end_join(connection->turn_end, &connection->member);
+}
+
 struct connection *connection_shutdown(struct connection *connection)
 {
 	if (!connection || connection->closing)
 		return NULL;
 	/* An unread packet would discard messages to the peer. */
 	be_handled(connection);
-	connection->closing = true;
-	timer_stop(connection->again);
-	uv_poll_stop(&connection->handle);
-	turn_end_join(connection->turn_end, &connection->member);
+	end(connection);
+	return NULL;
+}
+
+struct connection *connection_leave(struct connection *connection)
+{
+	if (!connection || connection->closing)
+		return NULL;
+	/* Our descriptor alone is closed. */
+	connection->peer = CONNECTION_OURS;
+	end(connection);
 	return NULL;
 }

@@ -55,6 +55,8 @@ struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer p
 
 /** From now on the connection is one with a process outside (CONNECTION_OUTSIDE). */
 void connection_leave_outside(struct connection *connection);
+/** The other end has proved that it is a process of the service (CONNECTION_OURS). */
+void connection_trust(struct connection *connection);
 
 /** Hands the connection to another owner. */
 void connection_set_owner(struct connection *connection, connection_message_fn *message,
@@ -95,5 +97,8 @@ int connection_socket(const struct connection *connection);
 
 /** Closes. NULL is fine. Return: NULL. */
 struct connection *connection_shutdown(struct connection *connection);
+/** As connection_shutdown(), but the socket goes on in another process, which finds there the
+ * message that was not dealt with. */
+struct connection *connection_leave(struct connection *connection);
 
 #endif

@@ -10,6 +10,8 @@
 /** No descriptors can be sent to a listening socket's connections, where the kernel can do that
  * (Linux 6.16). */
 void discard_refuse(int listener);
+/** Descriptors can be sent to this socket again: the peer has proved to be of the service. */
+void discard_allow(int socket);
 /** Closes a socket. Unread packets are lost, and nothing more can be sent, whoever else has the
  * socket. */
 void discard_socket(int socket);

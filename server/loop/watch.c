@@ -44,6 +44,11 @@ struct watch *watch_new(struct uv_loop_s *loop, int fd, void (*readable)(void *c
 	return watch;
 }
 
+int watch_fd(const struct watch *watch)
+{
+	return watch->fd;
+}
+
 void watch_pause(struct watch *watch)
 {
 	uv_poll_stop(&watch->handle);

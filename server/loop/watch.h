@@ -12,6 +12,8 @@ struct watch;
  * Return: NULL when out of memory or when the descriptor cannot be polled.
  */
 struct watch *watch_new(struct uv_loop_s *loop, int fd, void (*readable)(void *context), void *context);
+/** The descriptor, which stays the watch's. */
+int watch_fd(const struct watch *watch);
 /** Does not look for a while. */
 void watch_pause(struct watch *watch);
 void watch_resume(struct watch *watch);

@@ -74,6 +74,8 @@ struct chunk *chunk_new_borrowed(
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Makes a chunk that has been empty since an earlier life of the daemon. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
+/** Gives a chunk another token, of this device. The caller records the chunk's entries. */
+void chunk_rename(struct chunk *chunk);
 /** Empties a chunk. Return: another chunk, which has the memory, and has no other reference. Doom
  * that chunk once the records say that the first is empty. */
 struct chunk *chunk_split(struct chunk *chunk);

@@ -35,7 +35,10 @@
 #include "server/session/userlog.h"
 #include "server/worker/crew.h"
 
+struct arrival;
 struct config;
+struct connection;
+struct departure;
 struct domain;
 struct device_drain;
 struct heritage;
@@ -82,6 +85,12 @@ struct daemon {
 	const struct heritage *heritage;
 	/* gets each connection; takes the socket over */
 	void (*accept)(struct daemon *daemon, int socket);
+	/* gets a connection whose first message is a daemon's (adopt/arrive.c); takes over the
+	 * connection */
+	void (*arrive)(
+		struct daemon *daemon, struct connection *connection, const struct wire_message *message);
+	struct departure *departure; /* daemon/depart.h; NULL: no session leaves for another device */
+	struct arrival *arrival;     /* adopt/arrive.h; NULL: none comes from another device */
 	struct listener *listener;
 	struct listener_keys listener_keys; /* of its descriptors */
 	struct witnesses *witnesses;	    /* of faults (daemon/witnesses.h) */
@@ -113,9 +122,9 @@ struct daemon {
 	struct compiling compiling;
 	struct exports exports;
 	unsigned session_count;
-	uint64_t fds_max;     /* open files that this process may have */
-	uint64_t records_max; /* most bytes of records */
-	uint64_t next_session;
+	uint64_t fds_max;      /* open files that this process may have */
+	uint64_t records_max;  /* most bytes of records */
+	uint64_t next_session; /* the latest number given out; 0: none was */
 	/* The device, as executors reported it; valid when device_known. */
 	struct backend_device device;
 	bool device_known;

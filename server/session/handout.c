@@ -196,6 +196,15 @@ int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file)
 	return 0;
 }
 
+void handout_forget(struct shared_fd *file)
+{
+	if (!file || !file->handout)
+		return;
+	free(file->handout);
+	file->handout = NULL;
+	file->on_last = NULL;
+}
+
 int handout_open(const struct shared_fd *file)
 {
 	int fd = open_again(file->fd, O_RDWR);

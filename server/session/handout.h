@@ -45,6 +45,10 @@ void handouts_deinit(struct handouts *handouts);
  */
 int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file);
 
+/** Another daemon of the service has the file, and counts it, from now on. Twice is fine, and so is
+ * a file that is NULL. */
+void handout_forget(struct shared_fd *file);
+
 /** Opens the file once more for a program, for reading and writing. Return: a descriptor, the
  * caller's, or -errno. */
 int handout_open(const struct shared_fd *file);

@@ -68,15 +68,16 @@ struct session *session_unref(struct session *session)
 {
 	struct daemon *daemon;
 	struct domain *domain;
-	bool opened;
+	bool opened, is_elsewhere;
 
 	if (!session || --session->refs)
 		return NULL;
 	daemon = session->daemon;
 	domain = session->domain;
 	opened = session->opened;
+	is_elsewhere = session_is_elsewhere(session);
 	let_go(session);
-	if (opened)
+	if (opened && !is_elsewhere)
 		userlog_event(daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,
 			"session closed: %llu (process %d, %s)", name(session), (int)session->pid,
 			session->program);
@@ -104,7 +105,7 @@ bool session_is_live(const struct session *session)
 {
 	uint32_t state;
 
-	if (!session->opened || session->state != SESSION_SERVED)
+	if (!session->opened || session->state != SESSION_SERVED || session->is_detached)
 		return false;
 	state = word_acquire(&session->view.server->state);
 	return state == SHM_SESSION_RUNNING || state == SHM_SESSION_HELD;
@@ -166,7 +167,7 @@ void session_tell_share(struct session *session)
 	const struct terms *terms = &session->terms;
 	uint32_t weight = terms->weight == SHM_SHARE_WEIGHT ? 0 : (uint32_t)terms->weight;
 
-	if (session->state == SESSION_CLOSING || !session->view.server)
+	if (session->state == SESSION_CLOSING || session->is_detached || !session->view.server)
 		return;
 	word_release(&session->view.server->partition, partition_units(session->daemon, session->partition));
 	word_release(&session->view.server->rest, partition_rest(session->daemon));
@@ -241,7 +242,8 @@ void session_set_checkpointed(struct session *session, bool checkpointed)
 
 void session_read_next(struct session *session)
 {
-	if (session->state != SESSION_SERVED || session->request || session_is_paused(session))
+	if (session->state != SESSION_SERVED || session->request || session->departure ||
+		session_is_paused(session))
 		connection_pause(session->connection);
 	else
 		connection_resume(session->connection);
@@ -270,7 +272,7 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 	const struct event_about about = events_about(session);
 	uint32_t now;
 
-	if (!header)
+	if (!header || session->is_detached)
 		return;
 	now = word_acquire(&header->state);
 	if (now == SHM_SESSION_FAULTED || now == SHM_SESSION_CLOSED)

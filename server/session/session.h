@@ -9,6 +9,9 @@
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
 //                                             ──► freed
 //
+// A session that comes from another device of the service (daemon/handover.h) begins as ELSEWHERE,
+// and goes on as SERVED, or is dropped by way of CLOSING.
+//
 // OPENING  (daemon/session_make.c, session_open.c) waits for an active executor; nothing but the
 //          socket, regions and a window exist. `opened` is false.
 // SERVED   executors and standbys know the session; they get its holdings. At most one request is
@@ -16,6 +19,9 @@
 //          requests.
 // CLOSING  (daemon/session_close.c) the connection is closed; memory and window stay taken until no
 //          executor can touch them any more.
+//
+// ELSEWHERE (adopt/arrive.c) executors know the session, which is served on another device: nothing
+//          here writes to its regions or reads its connection.
 //
 // The program sees a state word in its server region. Executors write this word; the daemon writes
 // it only while no executor serves the session: at the begin of a promotion (HELD), and at the end.
@@ -35,12 +41,15 @@
 #include "server/session/records.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"
+#include "server/transfer.h"
 #include "shm/region.h"
 
 struct chunk;
 struct connection;
+struct departure;
 struct daemon;
 struct domain;
+struct holding;
 struct move;
 struct order;
 struct request;
@@ -57,7 +66,7 @@ struct worker;
 /* Time beyond the patience that an executor has to close a session. */
 #define SESSION_CLOSE_GRACE_MS 10000u
 
-enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
+enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING, SESSION_ELSEWHERE };
 
 /* State of the session's mirrors in standbys (standby/leave_out.c). */
 enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
@@ -122,8 +131,13 @@ struct session {
 	bool pause_is_ours;
 	/* paused, and its memory is off the device until somebody asks for that */
 	bool checkpointed;
-	/* its memory leaves, or has left, for a drain of the device, and comes back with that */
+	/* the memory leaves, or has left, for a drain of the device or for another device, and
+	 * comes back with the end of that */
 	bool drained;
+	/* no executor here serves the session, so that another device can. True in ELSEWHERE */
+	bool is_detached;
+	/* to or from another device (transfer.h), while that is under way */
+	struct transfer transfer;
 	uint32_t crashes; /* of daemons while a request of the session was under way */
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;
@@ -153,6 +167,8 @@ struct session {
 	struct move *move; /* on the way to a domain of its own (standby/move.h); else NULL */
 	/* of a move: the new executor, which knows the session; NULL: none yet */
 	struct worker *destination;
+	/* to another device (daemon/depart.h): requests wait; else NULL */
+	struct departure *departure;
 	/* its own work did not end in time for a move (standby/move.h) */
 	bool is_stuck;
 	/* limit of the latest refusal, without success since; NULL: none */
@@ -178,6 +194,7 @@ struct session {
 	bool given_up;		 /* could not be adopted, and ends after the adoption of the others */
 	bool adopted;		 /* no message read in this life: the first may be finished already */
 	struct session_again again;
+	bool was_leaving; /* the memory was LEAVES when the daemon died, and stays */
 	/* the text that crashed a compiler; cleared by a later answer (compiling.h) */
 	struct session_compilation crashed;
 	struct session_evidence evidence; /* of fault/ */
@@ -214,6 +231,14 @@ void session_wake_all(struct daemon *daemon);
 void session_changed(struct session *session);
 /** Records the session as it is. */
 void session_save(struct session *session);
+
+/** The file of an entry that the program can have open; NULL: there is none. */
+struct shared_fd *session_file_of(const struct holding *entry);
+/** Counts such a file as open in the program (handout.h), unless another device has the session.
+ * NULL is fine. Return: false without memory */
+bool session_hand_out(struct session *session, struct shared_fd *file);
+/** Another device counts these files from now on. */
+void session_forget_handouts(struct session *session);
 
 /** Makes the active executor of the session's domain, which knows the session, serve it. */
 void session_attach(struct session *session, struct worker *worker);
@@ -258,6 +283,12 @@ void session_hold(struct session *session);
 /** True if this executor does not mirror the session. A standby that did before it was left out
  * goes on. */
 bool session_is_left_out(const struct session *session, const struct worker *worker);
+
+/** True if another device has the session, and executors here have a part still, or already. */
+static inline bool session_is_elsewhere(const struct session *session)
+{
+	return session->is_detached && session->state != SESSION_SERVED;
+}
 
 /** True if the next executor is to serve the session. */
 bool session_is_live(const struct session *session);

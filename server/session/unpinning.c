@@ -211,3 +211,15 @@ uint64_t unpinning_bytes(const struct domain *domain)
 			bytes += unpinning->kept.bytes;
 	return bytes;
 }
+
+bool unpinning_is_of(const struct daemon *daemon, uint64_t session)
+{
+	const struct domain *domain;
+	const struct unpinning *unpinning;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (unpinning, &domain->unpinnings, link)
+			if (unpinning->kept.session == session && unpinning->kept.type == WIRE_CLOSE_SESSION)
+				return true;
+	return false;
+}

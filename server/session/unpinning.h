@@ -48,6 +48,9 @@ void unpinning_ask(struct unpinning *unpinning);
  * active executor. The end of that advances the session's request. */
 bool unpinning_touches(const struct session *session, uint64_t address, uint64_t bytes);
 
+/** True if an executor has not yet closed a part of a session with this number. */
+bool unpinning_is_of(const struct daemon *daemon, uint64_t session);
+
 /** Bytes that stay pinned in the domain's active executor. */
 uint64_t unpinning_bytes(const struct domain *domain);
 

@@ -237,7 +237,7 @@ void swap_begin_return(struct session *session)
 		swap_say(swap, CUDA_ERROR_NOT_READY, SWAP_DEVICE_DRAINED);
 		return;
 	}
-	if (!active)
+	if (!active || session->departure || session->is_detached)
 		return;
 	/* A keeper that starts calls swap_retry() when it is ready. */
 	if (!has_keeper(session->daemon)) {

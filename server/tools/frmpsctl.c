@@ -322,6 +322,11 @@ static int resume_session(const struct call *call)
 	return order_in(call, "resume", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
 }
 
+static int migrate(const struct call *call)
+{
+	return order_in(call, "migrate", (const char *const *)call->arguments, 2, DRAIN_SECONDS);
+}
+
 static int drain(const struct call *call)
 {
 	return order_in(

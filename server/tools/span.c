@@ -21,7 +21,8 @@ enum span_kind {
 	SPAN_ORDER,   /* the device that an argument names, else each; the first one's answer is shown */
 	SPAN_FIRST,   /* the first device that answers: the same for all */
 	SPAN_WHOLE,   /* looks at the service's devices itself */
-	SPAN_SESSION, /* a session's number: several devices may have it, so the operator names one */
+	SPAN_NUMBER,  /* each device has a number of its own for it, so the operator names one */
+	SPAN_SESSION, /* the device that has the session */
 	SPAN_SERVER,  /* the device that has the server with that process */
 	SPAN_CLIENT,  /* the device that has the program */
 	SPAN_DEVICE,  /* the device that an argument names */
@@ -31,7 +32,7 @@ enum span_kind {
 struct span {
 	const char *name;
 	enum span_kind kind;
-	int word; /* argument, without options, that names server, client or device; -1: none */
+	int word; /* argument, without options, that names server, client, session or device; -1: none */
 	/* SPAN_LIST, SPAN_DEVICE: the device is the rest of the argument that begins so */
 	const char *option;
 };
@@ -142,30 +143,38 @@ static int run_on_named(const struct target *target, const char *word)
 							    : refuse_device(target, word);
 }
 
-static bool is_pid(const json_t *process, const char *word)
+/* What a word is to name, in the status of a device. */
+struct named {
+	const char *list; /* of each domain */
+	const char *field;
+};
+
+static const struct named servers = {"executors", "pid"}, clients = {"clients", "pid"},
+			  sessions = {"clients", "session"};
+
+static bool is_named(const json_t *entry, const char *field, const char *word)
 {
 	char digits[24];
 
-	snprintf(digits, sizeof(digits), "%lld", field_number(process, "pid"));
+	snprintf(digits, sizeof(digits), "%lld", field_number(entry, field));
 	return !strcmp(digits, word);
 }
 
-/* True if the list of some domain has the process. @list: executors or clients */
-static bool has_process(const json_t *root, const char *list, const char *word)
+static bool has(const json_t *root, const struct named *named, const char *word)
 {
-	json_t *domain, *process;
+	json_t *domain, *entry;
 	size_t i, j;
 
 	json_array_foreach (json_object_get(root, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, list), j, process)
-			if (is_pid(process, word))
+		json_array_foreach (json_object_get(domain, named->list), j, entry)
+			if (is_named(entry, named->field, word))
 				return true;
 	return false;
 }
 
-/* The device that has a process. A word that names no process of any device goes to the first,
+/* The device that has what a word names. A word that names nothing on any device goes to the first,
  * which says what is wrong with it. Return: exit code */
-static int run_on_owner(const struct target *target, const char *list, const char *word)
+static int run_on_owner(const struct target *target, const struct named *named, const char *word)
 {
 	char path[PLACE_BYTES], text[2400];
 	bool is_there = false;
@@ -179,7 +188,7 @@ static int run_on_owner(const struct target *target, const char *list, const cha
 		if (!*target->devices.uuid[i] || call_try(&call, "status", &(struct wire_names){0},
 							 ASK_SECONDS, &root, text, sizeof(text)))
 			continue;
-		is_there = has_process(root, list, word);
+		is_there = has(root, named, word);
 		json_decref(root);
 		if (is_there)
 			return run_on(target, i, 0, 0);
@@ -234,19 +243,21 @@ static int run_across(const struct target *target, const struct span *span)
 	case SPAN_LIST:
 		if (!word)
 			return run_on_each(target, false);
-		return span->option ? run_on_named(target, word) : run_on_owner(target, "executors", word);
+		return span->option ? run_on_named(target, word) : run_on_owner(target, &servers, word);
 	case SPAN_ORDER:
 		return word ? run_on_named(target, word) : order_each(target);
 	case SPAN_FIRST:
 		return run_on_first(target);
 	case SPAN_WHOLE:
 		return target->run(target->call);
+	case SPAN_NUMBER:
+		return ask_for_device(target, "each has numbers of its own");
 	case SPAN_SESSION:
-		return ask_for_device(target, "each numbers its programs for itself");
+		return word ? run_on_owner(target, &sessions, word) : run_on_first(target);
 	case SPAN_SERVER:
-		return word ? run_on_owner(target, "executors", word) : run_on_first(target);
+		return word ? run_on_owner(target, &servers, word) : run_on_first(target);
 	case SPAN_CLIENT:
-		return word ? run_on_owner(target, "clients", word) : run_on_first(target);
+		return word ? run_on_owner(target, &clients, word) : run_on_first(target);
 	case SPAN_DEVICE:
 		return word ? run_on_named(target, word) : run_on_first(target);
 	}

@@ -255,6 +255,7 @@ check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --buil
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
 check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$folder"
 check "training on a drained device" python3 -B tests/gpu/drained.py --build "$folder"
+check "training on changing devices" python3 -B tests/gpu/migrated.py --build "$folder"
 check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"
 check "pointers to functions outlive an executor" bash tests/gpu/kept_pointers.sh "$folder" "$device/kept_pointers" \
 	"$device/corpus/vector_add"

@@ -135,13 +135,18 @@ class Devices(unittest.TestCase):
         done = self.ask('--device', '3', 'status')
         self.assertEqual((done.returncode, done.stderr), (1, 'frmpsctl: status: there is no device 3: the service has 3, from 0\n'))
 
-    def test_a_session_is_one_devices(self):
-        program, session = self.program(2), '1'
-        for words in ('terminate', session), ('pause', session), ('isolate', session), ('events', '--follow'):
+    def test_a_session_is_found_on_its_device(self):
+        # The third device gives out the numbers 3, 6, 9, ...
+        program, session = self.program(2), '3'
+        for words in ('quarantine', 'lift', '1'), ('events', '--follow'):
             done = self.ask(*words)
             self.assertEqual(done.returncode, 64, words)
             self.assertIn('the service has 3 devices', done.stderr)
-        self.good('--device', '2', 'terminate', session)
+        self.assertIn('there is no session 99', self.ask('terminate', '99').stderr)
+        self.good('pause', session)
+        self.assertIn('paused', self.good('--device', '2', 'status'))
+        self.good('resume', session)
+        self.good('terminate', session)
         program.stdin.write('\n')
         program.stdin.flush()
         self.assertEqual(program.stdout.readline(), '810\n')

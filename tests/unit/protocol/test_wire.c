@@ -56,6 +56,10 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_IMPORT_MEMORY:
 		m->memory = (struct wire_memory){.handle = 1, .token = {UINT64_MAX, UINT64_MAX - 1}};
 		break;
+	case WIRE_HANDOVER:
+		m->handover = (struct wire_handover){
+			UINT32_MAX, 2, UINT32_MAX - 1, 3, {UINT64_MAX, 4}, INT32_MIN, long_text};
+		break;
 	case WIRE_LEND_MEMORY:
 		m->lend = (struct wire_lend){.token = {UINT64_MAX, UINT64_MAX - 1}, .uid = UINT32_MAX};
 		break;
@@ -459,6 +463,13 @@ static void same_objects(const struct wire_message *a, const struct wire_message
 	case WIRE_DROP_OBJECT:
 		ck_assert_mem_eq(&a->object, &b->object, sizeof(a->object));
 		return;
+	case WIRE_HANDOVER:
+		ck_assert_uint_eq(a->handover.step, b->handover.step);
+		ck_assert_uint_eq(a->handover.device, b->handover.device);
+		ck_assert_uint_eq(a->handover.transfer, b->handover.transfer);
+		ck_assert_uint_eq(a->handover.files, b->handover.files);
+		ck_assert_mem_eq(a->handover.key, b->handover.key, sizeof(a->handover.key));
+		return same_text(a->handover.code, a->handover.text, b->handover.code, b->handover.text);
 	case WIRE_DESCRIPTION:
 		ck_assert_uint_eq(a->description.number, b->description.number);
 		ck_assert_uint_eq(a->description.count, b->description.count);
@@ -676,6 +687,9 @@ static void touch_message(const struct wire_message *m)
 		break;
 	case WIRE_DESCRIPTION:
 		touch_device(&m->description.device);
+		break;
+	case WIRE_HANDOVER:
+		touch_text(m->handover.text);
 		break;
 	case WIRE_REFUSE:
 		touch_text(m->refuse.text);

@@ -43,6 +43,20 @@ static void expect_served(void)
 	ck_assert_int_eq(fake->message.reply.code, 0);
 }
 
+/* An executor that holds a session's commands may sleep until it is told that the memory stays. */
+TEST(adopt, commands_that_were_held_go_on_if_memory_stays)
+{
+	struct session *session = fake_session(fake, 0);
+
+	session_set_memory(session, SESSION_MEMORY_LEAVES);
+	fake_serve(fake, active, WIRE_PING);
+	ck_assert(word_acquire(&client.view.server->share) & SHM_SHARE_AWAY);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(!(word_acquire(&client.view.server->share) & SHM_SHARE_AWAY));
+	fake_serve(fake, active, WIRE_PING);
+	expect_served();
+}
+
 /* A damaged record is dropped: the next executor answers the request that was under way. */
 TEST(adopt, an_executor_without_a_record_is_replaced)
 {

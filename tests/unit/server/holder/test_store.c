@@ -401,6 +401,24 @@ TEST(store, without_a_store_nothing_is_kept)
 	store_settle(NULL);
 }
 
+TEST(store, a_received_descriptor_is_taken_once)
+{
+	struct store *store = open_store();
+	uint32_t keys[2];
+
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(store_receive(store, memfd_create("received", MFD_CLOEXEC), &keys[i]), 0);
+	ck_assert_uint_ne(keys[0], keys[1]);
+	close(store_take(store, keys[0]));
+	ck_assert_int_eq(store_take(store, keys[0]), -1);
+	/* Nobody takes this one: it is closed, and its key is free once that is committed. */
+	store_return(store, keys[1]);
+	store_return(store, keys[1]);
+	ck_assert_int_eq(store_take(store, keys[1]), -1);
+	store_forget(store, keys[0]);
+	commit_and_close(store);
+}
+
 TEST(store, keys_are_used_again)
 {
 	struct store *store = open_store();

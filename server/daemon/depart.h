@@ -1,0 +1,56 @@
+// A session goes to another device of the service, at an operator's order: the giver's side of
+// daemon/handover.h. The program keeps its socket, its shared memory and all addresses, and notices
+// nothing. Meanwhile files have the device memory (standby/swap.c), and records have the rest, as
+// after the loss of an executor.
+//
+//    begin()      may come        memory away      ready           detached
+//   ───────► ASKS ───────► LEAVES ─────────► GIVES ─────► LETS_GO ───────► HANDS ──► left
+//              │              │                │              │              │
+//              └──────────────┴────────────────┴──────────────┴──────────────┘
+//                  an obstacle, trouble, no answer in time: the session stays
+//
+//   ASKS     the session works on. The receiver is greeted (GREETS), then checks room, addresses
+//            and limits
+//   LEAVES   unsent requests wait, and the memory leaves the device as in a drain
+//   GIVES    nothing of the session is on the device. The receiver gets records and descriptors,
+//            and has executors make everything but the memory
+//   LETS_GO  the executor detaches the session (executor/detach.c)
+//   HANDS    the receiver may take the session at any moment (transfer_take()). The shared table
+//            says which daemon owns the session, even if the other one has died
+//
+// One session at a time leaves a device. After a death of the daemon, session_adopt() closes the
+// transfer that a record names, unless the receiver was faster. In LETS_GO the loss of the executor
+// is an obstacle; before, the next executor serves the session.
+//
+// Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_DAEMON_DEPART_H
+#define FRMPS_SERVER_DAEMON_DEPART_H
+
+#include <stdint.h>
+
+struct daemon;
+struct domain;
+struct session;
+struct worker;
+
+/**
+ * The end of a departure.
+ * @code: CUDA_SUCCESS: the other device has the session; else the session goes on here
+ * @text: reason of a failure
+ */
+typedef void depart_done_fn(void *context, int32_t code, const char *text);
+
+/** Begins. @to: another device of the service. `done` is called within, or later. */
+void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context);
+/** The caller no longer waits; the departure goes on. */
+void depart_forget(struct daemon *daemon, const void *context);
+/** The daemon ends, and with the daemon a departure. */
+void depart_deinit(struct daemon *daemon);
+
+/** The domain's executor serves: has that executor serve sessions that were detached and stay. */
+void depart_look_into(struct domain *domain);
+/** Repeats a request to detach a session, as worker->next_request: the daemon has died since. */
+void depart_let_go_again(struct session *session, struct worker *worker);
+
+#endif

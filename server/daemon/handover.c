@@ -1,0 +1,368 @@
+// See handover.h. A record in the file has its length in front, and begins at a multiple of eight.
+
+#include "server/daemon/handover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/holder/holder.h"
+#include "server/holder/store.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/watch.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/holding.h"
+#include "server/session/holdings.h"
+
+/* Longest bundle, bytes: a session's entries with all that it may keep in them. */
+#define BUNDLE_MOST (2 * HOLDINGS_KEPT_MAX)
+
+uint32_t handover_capability(const struct daemon *daemon)
+{
+	const struct backend_device *device = &daemon->device;
+
+	return (uint32_t)(10 * device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] +
+			  device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR]);
+}
+
+int handover_say(struct connection *connection, const struct wire_handover *what, struct shared_fd *fd)
+{
+	struct wire_message message = {.type = WIRE_HANDOVER};
+
+	message.handover = *what;
+	if (!message.handover.text)
+		message.handover.text = "";
+	return connection_send(connection, &message, &fd, fd ? 1 : 0);
+}
+
+/*
+ * The numbers of descriptors in a record
+ */
+
+typedef void number_fn(void *context, uint32_t *number);
+
+static void for_session(struct session_record *record, number_fn *change, void *context)
+{
+	struct kept_session *kept = &record->kept;
+	uint32_t *heads[] = {(uint32_t *)(void *)(record->head + offsetof(struct session, connection_key)),
+		(uint32_t *)(void *)(record->head + offsetof(struct session, process_key))};
+
+	change(context, &kept->client_fd);
+	change(context, &kept->server_fd);
+	change(context, &kept->doorbell);
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		change(context, &kept->swap_fds[i]);
+	for (unsigned i = 0; i < 2; i++)
+		change(context, heads[i]);
+}
+
+static void for_holding(struct kept_holding *kept, number_fn *change, void *context)
+{
+	change(context, &kept->fd);
+	change(context, &kept->chunk.fd);
+}
+
+/*
+ * Writing
+ */
+
+struct writer {
+	FILE *file;
+	struct handover_files *files;
+	uint32_t *numbers;	/* by key; 0: not among the files yet */
+	struct shared_fd *next; /* the descriptor that a number is for */
+	bool failed;
+};
+
+/* @shared: a reference is taken over */
+static uint32_t add_file(struct writer *writer, struct shared_fd *shared)
+{
+	struct handover_files *files = writer->files;
+
+	if (!shared) {
+		writer->failed = true;
+		return 0;
+	}
+	if (files->count == files->room) {
+		files->room = 2 * files->room + 64;
+		files->at = reallocarray(files->at, files->room, sizeof(*files->at));
+		log_bug_on(!files->at);
+	}
+	files->at[files->count++] = shared;
+	return files->count;
+}
+
+/* Several entries may have the same descriptor. */
+static uint32_t number_of(struct writer *writer, struct shared_fd *shared)
+{
+	uint32_t key = shared ? shared->key : 0;
+
+	if (!shared)
+		return 0;
+	if (!key || key >= HOLDER_KEYS) {
+		writer->failed = true;
+		return 0;
+	}
+	if (!writer->numbers[key])
+		writer->numbers[key] = add_file(writer, shared_fd_ref(shared));
+	return writer->numbers[key];
+}
+
+static uint32_t number_of_plain(struct writer *writer, int fd)
+{
+	return fd < 0 ? 0 : add_file(writer, shared_fd_new(fcntl(fd, F_DUPFD_CLOEXEC, 0)));
+}
+
+/* The session as the receiver begins with it. */
+static void write_session(struct writer *writer, const struct session *session, struct session_record *record)
+{
+	struct session *copy = malloc(sizeof(*copy));
+
+	log_bug_on(!copy);
+	*copy = *session;
+	copy->state = SESSION_ELSEWHERE;
+	copy->is_detached = true;
+	copy->opened = true;
+	copy->partition = 0;
+	copy->open = copy->attach = copy->let_go = (struct kept_call){0};
+	memset(copy->closes, 0, sizeof(copy->closes));
+	copy->crashes = copy->deaths = 0;
+	copy->mirroring = SESSION_MIRRORED;
+	copy->transfer = (struct transfer){0};
+	copy->connection_key = number_of_plain(writer, connection_socket(session->connection));
+	copy->process_key = session->process ? number_of_plain(writer, watch_fd(session->process)) : 0;
+	record->kept = (struct kept_session){.client_fd = number_of(writer, session->client_fd),
+		.server_fd = number_of(writer, session->server_fd),
+		.doorbell = number_of(writer, session->doorbell_fd)};
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		record->kept.swap_fds[i] = number_of(writer, session->swap_files[i]);
+	memcpy(record->head, copy, sizeof(record->head));
+	free(copy);
+}
+
+static void write_bytes(struct writer *writer, const void *bytes, size_t count)
+{
+	writer->failed |= fwrite(bytes, 1, count, writer->file) != count;
+}
+
+static void write_holding(struct writer *writer, const struct holding *entry)
+{
+	static const uint8_t padding[8];
+	struct kept_holding kept = {0};
+	uint64_t length;
+	size_t bytes;
+	const uint8_t *payload;
+
+	if (!entry->record) {
+		writer->failed = true;
+		return;
+	}
+	payload = record_payload(entry->record, &bytes);
+	memcpy(&kept, payload, sizeof(kept));
+	kept.fd = number_of(writer, entry->fd);
+	chunk_name(entry->chunk, &kept.chunk);
+	kept.chunk.fd = entry->chunk ? number_of(writer, entry->chunk->fd) : 0;
+	length = bytes;
+	write_bytes(writer, &length, sizeof(length));
+	write_bytes(writer, &kept, sizeof(kept));
+	write_bytes(writer, payload + sizeof(kept), bytes - sizeof(kept));
+	write_bytes(writer, padding, -bytes % sizeof(padding));
+}
+
+static void name_partition(const struct session *session, char text[PARTITION_LABEL])
+{
+	const struct partitions *partitions = &session->daemon->partitions;
+
+	text[0] = '\0';
+	for (uint32_t i = 0; session->partition && i < partitions->count; i++) {
+		const struct partition *partition = &partitions->all[i];
+
+		if (partition->number == session->partition && partition->label[0])
+			snprintf(text, PARTITION_LABEL, "%s", partition->label);
+		else if (partition->number == session->partition)
+			partition_name(partition, text);
+	}
+}
+
+static void write_all(struct writer *writer, const struct session *session)
+{
+	struct handover_head head = {.number = session->number,
+		.identity = session->domain->identity,
+		.capability = handover_capability(session->daemon),
+		.record_count = session->holdings.count,
+		.device_bytes = session->holdings.memory_bytes};
+	const struct holding *entry;
+
+	name_partition(session, head.partition);
+	write_session(writer, session, &head.session);
+	/* The head is written once more, with the count of files. */
+	write_bytes(writer, &head, sizeof(head));
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		write_holding(writer, entry);
+	head.files = writer->files->count;
+	rewind(writer->file);
+	write_bytes(writer, &head, sizeof(head));
+}
+
+void handover_drop_files(struct handover_files *files)
+{
+	for (uint32_t i = 0; i < files->count; i++)
+		shared_fd_unref(files->at[i]);
+	free(files->at);
+	*files = (struct handover_files){0};
+}
+
+int handover_write(const struct session *session, struct handover_files *files, int *ret_fd)
+{
+	int fd = memfd_create("frmps-handover", MFD_CLOEXEC), copy;
+	struct writer writer = {.files = files};
+
+	*files = (struct handover_files){0};
+	*ret_fd = -1;
+	copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	writer.numbers = calloc(HOLDER_KEYS, sizeof(*writer.numbers));
+	writer.file = copy < 0 ? NULL : fdopen(copy, "w");
+	writer.failed = !writer.numbers || !writer.file;
+	if (!writer.failed)
+		write_all(&writer, session);
+	if (writer.file)
+		writer.failed |= fclose(writer.file) != 0;
+	else if (copy >= 0)
+		close(copy);
+	free(writer.numbers);
+	if (!writer.failed) {
+		*ret_fd = fd;
+		return 0;
+	}
+	handover_drop_files(files);
+	if (fd >= 0)
+		close(fd);
+	return -ENOMEM;
+}
+
+/*
+ * Reading
+ */
+
+struct numbers {
+	uint32_t most;
+	bool are_sound;
+};
+
+static void check_number(void *context, uint32_t *number)
+{
+	struct numbers *numbers = context;
+
+	numbers->are_sound &= *number <= numbers->most;
+}
+
+/* Return: false if a number is of no file */
+static bool are_numbers_sound(struct handover *handover)
+{
+	struct numbers numbers = {handover->head.files, true};
+
+	for_session(&handover->head.session, check_number, &numbers);
+	for (uint64_t i = 0; i < handover->head.record_count; i++)
+		for_holding(handover->records[i].kept, check_number, &numbers);
+	return numbers.are_sound;
+}
+
+/* Return: 0, -EINVAL or -errno */
+static int read_bytes(int fd, struct handover *handover, size_t *ret_size)
+{
+	struct stat status;
+	size_t size;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	if ((uint64_t)status.st_size < sizeof(handover->head) || (uint64_t)status.st_size > BUNDLE_MOST)
+		return -EINVAL;
+	size = (size_t)status.st_size - sizeof(handover->head);
+	handover->bytes = malloc(size + 1);
+	if (!handover->bytes)
+		return -ENOMEM;
+	for (size_t at = 0; at < size;) {
+		ssize_t count =
+			pread(fd, handover->bytes + at, size - at, (off_t)(sizeof(handover->head) + at));
+
+		if (count <= 0)
+			return count < 0 ? -errno : -EINVAL;
+		at += (size_t)count;
+	}
+	*ret_size = size;
+	return pread(fd, &handover->head, sizeof(handover->head), 0) == (ssize_t)sizeof(handover->head)
+		       ? 0
+		       : -EINVAL;
+}
+
+static bool find_records(struct handover *handover, size_t size)
+{
+	size_t at = 0;
+	uint64_t length;
+
+	for (uint64_t i = 0; i < handover->head.record_count; i++) {
+		if (size - at < sizeof(length))
+			return false;
+		memcpy(&length, handover->bytes + at, sizeof(length));
+		at += sizeof(length);
+		if (length < sizeof(struct kept_holding) || length > RECORD_MAX || length > size - at)
+			return false;
+		handover->records[i] = (struct handover_record){
+			(struct kept_holding *)(void *)(handover->bytes + at), length};
+		at += length + (-length & 7);
+		if (at > size)
+			return false;
+	}
+	return at == size;
+}
+
+int handover_read(int fd, struct handover *handover)
+{
+	size_t size = 0;
+	int r;
+
+	*handover = (struct handover){0};
+	r = read_bytes(fd, handover, &size);
+	if (r)
+		return r;
+	if (!handover->head.number || handover->head.record_count > HOLDINGS_ENTRIES_MAX ||
+		handover->head.identity.group_count > IDENTITY_GROUPS_MAX)
+		return -EINVAL;
+	handover->head.partition[PARTITION_LABEL - 1] = '\0';
+	handover->records = calloc(handover->head.record_count + 1, sizeof(*handover->records));
+	if (!handover->records)
+		return -ENOMEM;
+	return find_records(handover, size) && are_numbers_sound(handover) ? 0 : -EINVAL;
+}
+
+void handover_free(struct handover *handover)
+{
+	free(handover->records);
+	free(handover->bytes);
+	*handover = (struct handover){0};
+}
+
+static void translate(void *context, uint32_t *number)
+{
+	const uint32_t *keys = context;
+
+	*number = keys[*number];
+}
+
+void handover_translate(struct handover *handover, const uint32_t *keys)
+{
+	for_session(&handover->head.session, translate, (void *)(uintptr_t)keys);
+	for (uint64_t i = 0; i < handover->head.record_count; i++)
+		for_holding(handover->records[i].kept, translate, (void *)(uintptr_t)keys);
+}

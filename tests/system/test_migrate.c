@@ -1,0 +1,796 @@
+// Programs that go to another device of the service, and back: afterwards a program has every byte
+// and every handle, and goes on. Whatever is killed meanwhile, a program is on exactly one device.
+//
+// FRMPS_TEST_MIGRATE_ROUNDS (3) is how often programs go there and back;
+// FRMPS_TEST_MIGRATE_KILLS (8) how often something of the service is killed in a sweep.
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/belongings.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define CONFIG	 "quarantine_faults = 0\norphan_seconds = 1\n"
+#define PHYSICAL "devices = 0,1\n" CONFIG
+#define LOGICAL	 "devices = 0,0\n" CONFIG
+#define ASK_LONG 120
+#define LATER_S	 60
+#define MIB	 ((size_t)1 << 20)
+#define OTHER	 4711 /* a user */
+
+static struct service service;
+
+static void start(const char *text)
+{
+	setenv("FRMPS_HOST_DEVICES", "2", 1);
+	setenv("FRMPS_HOST_FAULTS", "named", 1);
+	ck_assert(service_start_configured(&service, text));
+}
+
+static void stop(void)
+{
+	unsetenv("FRMPS_HOST_MEMORY");
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static struct service device(unsigned number)
+{
+	return service_of_device(&service, number);
+}
+
+/* The device that has the program's session; -1: none has. */
+static int place_of(pid_t pid)
+{
+	int place = -1;
+
+	for (unsigned i = 0; i < 2; i++) {
+		const struct service one = device(i);
+
+		if (status_session(&one, pid) <= 0)
+			continue;
+		ck_assert_int_eq(place, -1);
+		place = (int)i;
+	}
+	return place;
+}
+
+static int rounds(const char *name, int usual)
+{
+	const char *text = getenv(name);
+
+	return text ? atoi(text) : usual;
+}
+
+/*
+ * Orders
+ */
+
+/* Return: whether it has gone there */
+static bool migrate(const struct child *child, int from, const char *to, char *ret_text, size_t size)
+{
+	const struct service one = device((unsigned)from);
+	char number[24];
+	const char *words[] = {number, to};
+	const struct wire_names names = {words, 2};
+
+	*ret_text = '\0';
+	snprintf(number, sizeof(number), "%lld", status_session(&one, child->pid));
+	return !ask_with(one.socket, "migrate", &names, ASK_LONG, NULL, ret_text, size);
+}
+
+static void expect_moved(const struct child *child, int to)
+{
+	char text[1400], word[2] = {(char)('0' + to), '\0'};
+
+	ck_assert_int_eq(place_of(child->pid), 1 - to);
+	ck_assert_msg(migrate(child, 1 - to, word, text, sizeof(text)), "%s", text);
+	ck_assert_int_eq(place_of(child->pid), to);
+}
+
+/* The same of one that is now and then in the middle of what cannot leave. */
+static void expect_moved_in_the_end(const struct child *child, int to)
+{
+	char text[1400], word[2] = {(char)('0' + to), '\0'};
+
+	while (!migrate(child, 1 - to, word, text, sizeof(text)))
+		ck_assert_msg(strstr(text, "mapped nowhere"), "%s", text);
+	ck_assert_int_eq(place_of(child->pid), to);
+}
+
+static void expect_refused(const struct child *child, const char *to, const char *why)
+{
+	const int place = place_of(child->pid);
+	char text[1400];
+
+	ck_assert(!migrate(child, place, to, text, sizeof(text)));
+	ck_assert_msg(strstr(text, why), "%s", text);
+	ck_assert_int_eq(place_of(child->pid), place);
+}
+
+static struct child begin(child_function *function, int times)
+{
+	struct child child;
+
+	belongings_rounds = times;
+	child = child_start(function);
+	child_wait(&child, 1);
+	return child;
+}
+
+static void see_it_work(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
+/* Has kernels on the device all the time, until it is ordered to end. */
+static int busy(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	belongings_make(&own);
+	while (!r && !ordered(orders, false)) {
+		for (int i = 0; i < 300; i++, own.counted++)
+			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		r = belongings_use(&own);
+		report(progress);
+	}
+	return r;
+}
+
+static const char *const configurations[] = {PHYSICAL, LOGICAL};
+
+START_TEST(programs_go_there_and_back)
+{
+	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
+	struct child idle, working;
+
+	start(configurations[_i]);
+	idle = begin(belongings_keeper, 2 * times + 1);
+	working = begin(busy, 0);
+	for (int i = 0; i < 2 * times; i++) {
+		const int to = 1 - i % 2;
+
+		expect_moved(&idle, to);
+		expect_moved(&working, to);
+		see_it_work(&idle);
+		child_drain(&working);
+		child_wait(&working, 2);
+	}
+	see_it_work(&idle);
+	ck_assert_int_eq(child_end(&idle), 0);
+	child_order(&working);
+	ck_assert_int_eq(child_end(&working), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct service one = device(i);
+
+		status_await_no_memory(&one);
+		ck_assert_int_eq(status_counter(&one, "promotions"), 0);
+		ck_assert_int_eq(status_counter(&one, "faults"), 0);
+		ck_assert_int_eq(status_counter(&one, "sessions_rejected"), 0);
+	}
+}
+END_TEST
+
+START_TEST(what_is_no_device_is_refused)
+{
+	struct child child;
+
+	start(PHYSICAL);
+	child = begin(belongings_keeper, 1);
+	expect_refused(&child, "0", "already");
+	expect_refused(&child, "2", "there is no device 2");
+	expect_refused(&child, "-1", "there is no device -1");
+	expect_refused(&child, "x", "there is no device x");
+	see_it_work(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/*
+ * Programs with more than belongings
+ */
+
+#define THREADS 3
+#define WORDS	4099u
+
+/* Each thread has a stream, an event, pinned memory and a word in which kernels count. */
+struct strand {
+	pthread_t thread;
+	CUcontext context;
+	CUdeviceptr word;
+	int result;
+	volatile bool *ends;
+	volatile unsigned *rounds;
+};
+
+/* Return: false after an error or a wrong number */
+static bool count_on(
+	struct strand *strand, CUstream stream, CUevent event, uint32_t *pinned, uint32_t *counted)
+{
+	uint32_t one = 1;
+	void *arguments[] = {&strand->word, &one};
+	CUresult r = CUDA_SUCCESS;
+
+	for (int i = 0; !r && i < 50; i++, ++*counted)
+		r = launch("count_up", 1, 1, stream, arguments);
+	r = r ? r : cuMemcpyDtoHAsync_v2(pinned, strand->word, 4, stream);
+	r = r ? r : cuEventRecord(event, stream);
+	r = r ? r : cuEventSynchronize(event);
+	return !r && *pinned == *counted;
+}
+
+static void *strand_run(void *data)
+{
+	struct strand *strand = data;
+	uint32_t *pinned, counted = 0;
+	CUstream stream;
+	CUevent event;
+
+	ck_cuda(cuCtxSetCurrent(strand->context));
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&event, 0));
+	ck_cuda(cuMemHostAlloc((void **)&pinned, 4096, 0));
+	while (!strand->result && !*strand->ends) {
+		strand->result = count_on(strand, stream, event, pinned, &counted) ? 0 : 2;
+		__atomic_add_fetch(strand->rounds, 1, __ATOMIC_RELAXED);
+	}
+	ck_cuda(cuMemFreeHost(pinned));
+	return NULL;
+}
+
+/* What it makes and frees all the time: a module, memory, reserved addresses, pinned memory. */
+static bool make_and_free(uint32_t round)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	static uint32_t words[WORDS], result[WORDS];
+	CUmemGenericAllocationHandle handle;
+	uint64_t count = WORDS;
+	CUdeviceptr in, out;
+	void *arguments[] = {&out, &in, &round, &count};
+	CUresult r;
+
+	for (uint32_t i = 0; i < WORDS; i++)
+		words[i] = i * 3;
+	r = cuMemAlloc_v2(&in, sizeof(words));
+	r = r ? r : cuMemAddressReserve(&out, 2 * MIB, 0, 0, 0);
+	r = r ? r : cuMemCreate(&handle, 2 * MIB, &properties, 0);
+	r = r ? r : cuMemMap(out, 2 * MIB, 0, handle, 0);
+	r = r ? r : cuMemcpyHtoD_v2(in, words, sizeof(words));
+	r = r ? r : launch("mix", 4, 64, NULL, arguments);
+	r = r ? r : cuMemcpyDtoH_v2(result, out, sizeof(result));
+	r = r ? r : cuMemUnmap(out, 2 * MIB);
+	r = r ? r : cuMemRelease(handle);
+	r = r ? r : cuMemAddressFree(out, 2 * MIB);
+	r = r ? r : cuMemFree_v2(in);
+	for (uint32_t i = 0; !r && i < WORDS; i++)
+		r = result[i] == mixed(i * 3, round, i) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+	return !r;
+}
+
+/* Threads that count, beside one that makes and frees, until it is ordered to end. */
+static int threaded(int progress, int orders)
+{
+	struct strand strands[THREADS] = {0};
+	volatile unsigned done = 0;
+	volatile bool ends = false;
+	uint32_t round = 0;
+	CUcontext context;
+	int result = 0;
+
+	driver_open();
+	kernels();
+	ck_cuda(cuCtxGetCurrent(&context));
+	for (int i = 0; i < THREADS; i++) {
+		strands[i] = (struct strand){
+			.context = context, .word = device_words(1, 0), .ends = &ends, .rounds = &done};
+		ck_assert_int_eq(pthread_create(&strands[i].thread, NULL, strand_run, &strands[i]), 0);
+	}
+	while (!result && !ordered(orders, false)) {
+		result = make_and_free(++round) ? 0 : 3;
+		report(progress);
+	}
+	ends = true;
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(strands[i].thread, NULL);
+		result = result ? result : strands[i].result;
+	}
+	return result;
+}
+
+/* Gets its error, and ends. */
+static int faulty(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUresult r;
+
+	(void)orders;
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, 1 << 20));
+	report(progress);
+	ck_cuda(launch("crash_trap", 1, 1, NULL, NULL));
+	r = cuCtxSynchronize();
+	return r == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
+}
+
+/* The same on the second device. */
+static int faulty_there(int progress, int orders)
+{
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	return faulty(progress, orders);
+}
+
+START_TEST(threads_go_on_beside_faults_on_both_devices)
+{
+	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
+	struct child child, other;
+
+	start(PHYSICAL);
+	child = begin(threaded, 0);
+	for (int i = 0; i < 2 * times; i++) {
+		other = begin(i & 2 ? faulty_there : faulty, 0);
+		expect_moved_in_the_end(&child, 1 - i % 2);
+		child_drain(&child);
+		child_wait(&child, 3);
+		ck_assert_int_eq(child_end(&other), 0);
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/* Its variables are in its own memory, and it counts in one that only kernels know. */
+START_TEST(variables_go_along)
+{
+	struct child child;
+
+	start(LOGICAL);
+	child = begin(moved_tallier, 0);
+	expect_moved(&child, 1);
+	expect_moved(&child, 0);
+	expect_moved(&child, 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/* A new session of the process, or another process, begins where it asked to. */
+START_TEST(who_comes_later_comes_to_the_device_that_he_asks_for)
+{
+	struct child moved, later;
+
+	start(LOGICAL);
+	moved = begin(belongings_keeper, 1);
+	expect_moved(&moved, 1);
+	later = begin(belongings_keeper, 1);
+	ck_assert_int_eq(place_of(later.pid), 0);
+	expect_moved(&later, 1);
+	see_it_work(&moved);
+	see_it_work(&later);
+	ck_assert_int_eq(child_end(&moved), 0);
+	ck_assert_int_eq(child_end(&later), 0);
+}
+END_TEST
+
+/*
+ * What does not go
+ */
+
+static int with_array(int progress, int orders)
+{
+	const CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+	CUarray array;
+
+	driver_open();
+	ck_cuda(cuArrayCreate_v2(&array, &form));
+	report(progress);
+	ordered(orders, true);
+	return cuArrayDestroy(array) ? 3 : 0;
+}
+
+static int with_texture(int progress, int orders)
+{
+	const CUDA_TEXTURE_DESC texture = {0};
+	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
+	CUtexObject object;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, 4096));
+	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+	resource.res.linear.numChannels = 1;
+	resource.res.linear.sizeInBytes = 4096;
+	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
+	report(progress);
+	ordered(orders, true);
+	return cuTexObjectDestroy(object) ? 3 : 0;
+}
+
+static int held_tallier(int progress, int orders)
+{
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_HELD_KERNELS"), 1);
+	return tallier(progress, orders);
+}
+
+static int with_shared_event(int progress, int orders)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+
+	driver_open();
+	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuIpcGetEventHandle(&handle, event));
+	report(progress);
+	ordered(orders, true);
+	return cuEventDestroy_v2(event) ? 3 : 0;
+}
+
+static int with_shared_memory(int progress, int orders)
+{
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr memory;
+	int fd;
+
+	driver_open();
+	ck_cuda(cuMemAddressReserve(&memory, 2 * MIB, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, 2 * MIB, &properties, 0));
+	ck_cuda(cuMemMap(memory, 2 * MIB, 0, handle, 0));
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	report(progress);
+	ordered(orders, true);
+	return cuMemUnmap(memory, 2 * MIB) ? 3 : 0;
+}
+
+/* A kernel of it runs until it is ordered. */
+static int with_kernel(int progress, int orders)
+{
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
+	report(progress);
+	ordered(orders, true);
+	*(volatile uint32_t *)word = 1;
+	return cuCtxSynchronize() ? 3 : 0;
+}
+
+static const struct {
+	child_function *function;
+	const char *why;
+} obstacles[] = {{with_array, "CUDA arrays"}, {with_texture, "texture objects"},
+	{held_tallier, "in its executor's context alone"}, {with_shared_event, "shares events"},
+	{with_shared_memory, "shares device memory"}, {with_kernel, "does not end"}};
+
+START_TEST(what_cannot_move_is_refused_and_goes_on)
+{
+	struct child child;
+
+	start(LOGICAL);
+	child = begin(obstacles[_i].function, 0);
+	expect_refused(&child, "1", obstacles[_i].why);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+static const struct {
+	const char *there, *why;
+} limits[] = {{"device_memory = 64M\n", "does not fit"}, {"memory_limit = 100M\n", "memory_limit"}};
+
+START_TEST(what_does_not_fit_there_is_refused_before_anything_moves)
+{
+	struct service first;
+	char text[300];
+	struct child child;
+
+	snprintf(text, sizeof(text), LOGICAL "guard = off\n[device 1]\n%s", limits[_i].there);
+	start(text);
+	first = device(0);
+	child = begin(belongings_keeper, 1);
+	expect_refused(&child, "1", limits[_i].why);
+	ck_assert_int_eq(status_counter(&first, "sessions_suspended"), 0);
+	see_it_work(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/* Its neighbour on the other device has chosen the same addresses. */
+static int at_an_address(int progress, int orders)
+{
+	CUdeviceptr address;
+	CUresult r;
+
+	driver_open();
+	r = cuMemAddressReserve(&address, 2 * MIB, 0, UINT64_C(0x300000000000), 0);
+	if (r || address != UINT64_C(0x300000000000))
+		return 4;
+	report(progress);
+	ordered(orders, true);
+	return cuMemAddressFree(address, 2 * MIB) ? 3 : 0;
+}
+
+static int at_it_there(int progress, int orders)
+{
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	return at_an_address(progress, orders);
+}
+
+START_TEST(addresses_of_another_program_are_refused)
+{
+	struct child child, other;
+
+	start(LOGICAL);
+	child = begin(at_an_address, 0);
+	other = begin(at_it_there, 0);
+	expect_refused(&child, "1", "its addresses are another program's");
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	expect_moved(&child, 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+START_TEST(a_drained_device_is_refused)
+{
+	const struct wire_names nothing = {0};
+	struct child child;
+	char text[400];
+
+	start(LOGICAL);
+	child = begin(belongings_keeper, 1);
+	ck_assert(!ask_with(device(1).socket, "drain", &nothing, ASK_LONG, NULL, text, sizeof(text)));
+	expect_refused(&child, "1", "is not served now");
+	ck_assert(!ask_with(device(1).socket, "refill", &nothing, ASK_LONG, NULL, text, sizeof(text)));
+	expect_moved(&child, 1);
+	see_it_work(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/* Suspended and paused programs are so afterwards. */
+START_TEST(who_rests_goes_on_resting)
+{
+	struct child suspended, paused;
+	char number[24], text[400] = "";
+	const char *words[] = {number};
+	const struct wire_names names = {words, 1};
+	struct service first, second;
+
+	start(LOGICAL);
+	first = device(0);
+	second = device(1);
+	suspended = begin(belongings_keeper, 1);
+	paused = begin(belongings_keeper, 1);
+	snprintf(number, sizeof(number), "%lld", status_session(&first, suspended.pid));
+	while (ask_with(first.socket, "suspend", &names, ASK_LONG, NULL, text, sizeof(text)))
+		ck_assert_msg(strstr(text, "has work") || strstr(text, "try again"), "%s", text);
+	expect_moved(&suspended, 1);
+	ck_assert(status_is_in(&second, suspended.pid, "suspended"));
+	snprintf(number, sizeof(number), "%lld", status_session(&first, paused.pid));
+	ck_assert(!ask_with(first.socket, "pause", &names, ASK_LONG, NULL, text, sizeof(text)));
+	expect_moved(&paused, 1);
+	child_order(&paused);
+	pass_time(100);
+	ck_assert(!child_progresses(&paused));
+	ck_assert(!ask_with(second.socket, "resume", &names, ASK_LONG, NULL, text, sizeof(text)));
+	child_wait(&paused, 1);
+	see_it_work(&suspended);
+	ck_assert_int_eq(child_end(&suspended), 0);
+	ck_assert_int_eq(child_end(&paused), 0);
+}
+END_TEST
+
+static char session_word[24];
+
+/* Another user. Return: 0: he is refused */
+static int stranger(int number)
+{
+	const char *words[] = {session_word, "1"};
+	const struct wire_names names = {words, 2};
+	char text[400] = "";
+
+	(void)number;
+	if (setresuid(OTHER, OTHER, OTHER) ||
+		!ask_with(device(0).socket, "migrate", &names, ASK_LONG, NULL, text, sizeof(text)))
+		return 2;
+	return strstr(text, "another user's") ? 0 : 3;
+}
+
+START_TEST(programs_of_others_are_not_his_to_move)
+{
+	struct service first;
+	struct child child;
+
+	start(LOGICAL);
+	first = device(0);
+	if (geteuid())
+		return;
+	ck_assert_int_eq(chmod(service.folder, 0711), 0);
+	child = begin(belongings_keeper, 1);
+	snprintf(session_word, sizeof(session_word), "%lld", status_session(&first, child.pid));
+	ck_assert_int_eq(exit_status(spawn(stranger, 0)), 0);
+	see_it_work(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+}
+END_TEST
+
+/*
+ * Kills
+ */
+
+static const char *asked_place;
+static const struct child *asked_child;
+static int asked_from;
+
+/* Its answer may not come. */
+static int asker(int number)
+{
+	char text[1400];
+
+	(void)number;
+	migrate(asked_child, asked_from, asked_place, text, sizeof(text));
+	return 0;
+}
+
+/* What the service has on a device: daemon, keeper, executors, compilers. */
+static int processes(unsigned number, pid_t *ret_pids, int room)
+{
+	struct service holder = service;
+	pid_t holders[4];
+
+	ck_assert_int_eq(service_children(&service, holders, 4), 2);
+	holder.pid = holders[number];
+	return service_children(&holder, ret_pids, room);
+}
+
+static bool is_daemon(pid_t pid)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		const struct service one = device(i);
+
+		if (status_daemon(&one) == pid)
+			return true;
+	}
+	return false;
+}
+
+/* Kills a process of the service on a device. @daemons: how many daemons were killed so far */
+static void kill_something(unsigned number, bool only_daemon, int *daemons)
+{
+	const struct service one = device(number);
+	pid_t pids[16], pid;
+	int count = processes(number, pids, 16);
+
+	pid = only_daemon || !count ? status_daemon(&one) : pids[rand() % count];
+	*daemons += is_daemon(pid);
+	kill(pid, SIGKILL);
+}
+
+/* The device that alone has the program, once no daemon is in the middle of anything. */
+static int settled_place(pid_t pid)
+{
+	for (int looks = 0; looks < LATER_S * 100; looks++) {
+		const struct service first = device(0), second = device(1);
+		const bool is_first = status_session(&first, pid) > 0;
+		const bool is_second = status_session(&second, pid) > 0;
+
+		if (is_first != is_second)
+			return is_second;
+		pass_time(10);
+	}
+	ck_abort_msg("process %d is on no device, or on both", (int)pid);
+}
+
+/* Executors may still start. */
+static void move_in_the_end(const struct child *child)
+{
+	const int from = settled_place(child->pid);
+	char text[1400];
+
+	for (int i = 0; !migrate(child, from, from ? "0" : "1", text, sizeof(text)); i++) {
+		ck_assert_msg(i < LATER_S, "%s", text);
+		pass_time(1000);
+	}
+	ck_assert_int_eq(settled_place(child->pid), 1 - from);
+}
+
+/* @only_daemons: else any process, and the program rests */
+static void sweep(child_function *function, bool only_daemons)
+{
+	const int kills = rounds("FRMPS_TEST_MIGRATE_KILLS", 8);
+	struct child child, other;
+	int daemons = 0;
+	pid_t pid;
+
+	start(LOGICAL);
+	other = begin(belongings_keeper, kills);
+	/* It is there still when the sweep is over. */
+	child = begin(function, kills + 1);
+	srand(31);
+	for (int i = 0; i < kills; i++) {
+		const int from = settled_place(child.pid);
+
+		asked_child = &child;
+		asked_from = from;
+		asked_place = from ? "0" : "1";
+		pid = spawn(asker, 0);
+		pass_time(1 + rand() % 400);
+		kill_something(rand() % 2, only_daemons, &daemons);
+		exit_status(pid);
+		ck_assert(service_log_wait(&service, "the daemon is back", daemons, LATER_S));
+		settled_place(child.pid);
+		if (function == belongings_keeper) {
+			see_it_work(&child);
+		} else {
+			child_drain(&child);
+			child_wait(&child, 2);
+		}
+		see_it_work(&other);
+	}
+	move_in_the_end(&child);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(child_end(&other), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct service one = device(i);
+
+		status_await_no_memory(&one);
+	}
+}
+
+START_TEST(kills_at_any_moment_harm_nothing)
+{
+	sweep(belongings_keeper, false);
+}
+END_TEST
+
+START_TEST(daemons_that_die_harm_no_work)
+{
+	sweep(busy, true);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("migrate");
+	TCase *tests = tcase_create("migrate");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_loop_test(tests, programs_go_there_and_back, 0, 2);
+	tcase_add_test(tests, what_is_no_device_is_refused);
+	tcase_add_test(tests, threads_go_on_beside_faults_on_both_devices);
+	tcase_add_test(tests, variables_go_along);
+	tcase_add_test(tests, who_comes_later_comes_to_the_device_that_he_asks_for);
+	tcase_add_loop_test(
+		tests, what_cannot_move_is_refused_and_goes_on, 0, sizeof(obstacles) / sizeof(*obstacles));
+	tcase_add_loop_test(tests, what_does_not_fit_there_is_refused_before_anything_moves, 0,
+		sizeof(limits) / sizeof(*limits));
+	tcase_add_test(tests, addresses_of_another_program_are_refused);
+	tcase_add_test(tests, a_drained_device_is_refused);
+	tcase_add_test(tests, who_rests_goes_on_resting);
+	tcase_add_test(tests, programs_of_others_are_not_his_to_move);
+	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
+	tcase_add_test(tests, daemons_that_die_harm_no_work);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
