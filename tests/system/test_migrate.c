@@ -154,7 +154,7 @@ static int busy(int progress, int orders)
 
 static const char *const configurations[] = {PHYSICAL, LOGICAL};
 
-START_TEST(programs_go_there_and_back)
+TEST_LOOP(migrate, programs_go_there_and_back, 0, 2)
 {
 	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
 	struct child idle, working;
@@ -184,9 +184,8 @@ START_TEST(programs_go_there_and_back)
 		ck_assert_int_eq(status_counter(&one, "sessions_rejected"), 0);
 	}
 }
-END_TEST
 
-START_TEST(what_is_no_device_is_refused)
+TEST(migrate, what_is_no_device_is_refused)
 {
 	struct child child;
 
@@ -199,7 +198,6 @@ START_TEST(what_is_no_device_is_refused)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /*
  * Programs with more than belongings
@@ -335,7 +333,7 @@ static int faulty_there(int progress, int orders)
 	return faulty(progress, orders);
 }
 
-START_TEST(threads_go_on_beside_faults_on_both_devices)
+TEST(migrate, threads_go_on_beside_faults_on_both_devices)
 {
 	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
 	struct child child, other;
@@ -352,10 +350,9 @@ START_TEST(threads_go_on_beside_faults_on_both_devices)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* Its variables are in its own memory, and it counts in one that only kernels know. */
-START_TEST(variables_go_along)
+TEST(migrate, variables_go_along)
 {
 	struct child child;
 
@@ -367,10 +364,9 @@ START_TEST(variables_go_along)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* A new session of the process, or another process, begins where it asked to. */
-START_TEST(who_comes_later_comes_to_the_device_that_he_asks_for)
+TEST(migrate, who_comes_later_comes_to_the_device_that_he_asks_for)
 {
 	struct child moved, later;
 
@@ -385,7 +381,6 @@ START_TEST(who_comes_later_comes_to_the_device_that_he_asks_for)
 	ck_assert_int_eq(child_end(&moved), 0);
 	ck_assert_int_eq(child_end(&later), 0);
 }
-END_TEST
 
 /*
  * What does not go
@@ -479,7 +474,7 @@ static const struct {
 	{held_tallier, "in its executor's context alone"}, {with_shared_event, "shares events"},
 	{with_shared_memory, "shares device memory"}, {with_kernel, "does not end"}};
 
-START_TEST(what_cannot_move_is_refused_and_goes_on)
+TEST_LOOP(migrate, what_cannot_move_is_refused_and_goes_on, 0, sizeof(obstacles) / sizeof(*obstacles))
 {
 	struct child child;
 
@@ -489,13 +484,13 @@ START_TEST(what_cannot_move_is_refused_and_goes_on)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 static const struct {
 	const char *there, *why;
 } limits[] = {{"device_memory = 64M\n", "does not fit"}, {"memory_limit = 100M\n", "memory_limit"}};
 
-START_TEST(what_does_not_fit_there_is_refused_before_anything_moves)
+TEST_LOOP(migrate, what_does_not_fit_there_is_refused_before_anything_moves, 0,
+	sizeof(limits) / sizeof(*limits))
 {
 	struct service first;
 	char text[300];
@@ -510,7 +505,6 @@ START_TEST(what_does_not_fit_there_is_refused_before_anything_moves)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* Its neighbour on the other device has chosen the same addresses. */
 static int at_an_address(int progress, int orders)
@@ -533,7 +527,7 @@ static int at_it_there(int progress, int orders)
 	return at_an_address(progress, orders);
 }
 
-START_TEST(addresses_of_another_program_are_refused)
+TEST(migrate, addresses_of_another_program_are_refused)
 {
 	struct child child, other;
 
@@ -547,9 +541,8 @@ START_TEST(addresses_of_another_program_are_refused)
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
-START_TEST(a_drained_device_is_refused)
+TEST(migrate, a_drained_device_is_refused)
 {
 	const struct wire_names nothing = {0};
 	struct child child;
@@ -564,10 +557,9 @@ START_TEST(a_drained_device_is_refused)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /* Suspended and paused programs are so afterwards. */
-START_TEST(who_rests_goes_on_resting)
+TEST(migrate, who_rests_goes_on_resting)
 {
 	struct child suspended, paused;
 	char number[24], text[400] = "";
@@ -597,7 +589,6 @@ START_TEST(who_rests_goes_on_resting)
 	ck_assert_int_eq(child_end(&suspended), 0);
 	ck_assert_int_eq(child_end(&paused), 0);
 }
-END_TEST
 
 static char session_word[24];
 
@@ -615,7 +606,7 @@ static int stranger(int number)
 	return strstr(text, "another user's") ? 0 : 3;
 }
 
-START_TEST(programs_of_others_are_not_his_to_move)
+TEST(migrate, programs_of_others_are_not_his_to_move)
 {
 	struct service first;
 	struct child child;
@@ -631,7 +622,6 @@ START_TEST(programs_of_others_are_not_his_to_move)
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 }
-END_TEST
 
 /*
  * Kills
@@ -757,17 +747,15 @@ static void sweep(child_function *function, bool only_daemons)
 	}
 }
 
-START_TEST(kills_at_any_moment_harm_nothing)
+TEST(migrate, kills_at_any_moment_harm_nothing)
 {
 	sweep(belongings_keeper, false);
 }
-END_TEST
 
-START_TEST(daemons_that_die_harm_no_work)
+TEST(migrate, daemons_that_die_harm_no_work)
 {
 	sweep(busy, true);
 }
-END_TEST
 
 int main(void)
 {
@@ -776,21 +764,7 @@ int main(void)
 
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_loop_test(tests, programs_go_there_and_back, 0, 2);
-	tcase_add_test(tests, what_is_no_device_is_refused);
-	tcase_add_test(tests, threads_go_on_beside_faults_on_both_devices);
-	tcase_add_test(tests, variables_go_along);
-	tcase_add_test(tests, who_comes_later_comes_to_the_device_that_he_asks_for);
-	tcase_add_loop_test(
-		tests, what_cannot_move_is_refused_and_goes_on, 0, sizeof(obstacles) / sizeof(*obstacles));
-	tcase_add_loop_test(tests, what_does_not_fit_there_is_refused_before_anything_moves, 0,
-		sizeof(limits) / sizeof(*limits));
-	tcase_add_test(tests, addresses_of_another_program_are_refused);
-	tcase_add_test(tests, a_drained_device_is_refused);
-	tcase_add_test(tests, who_rests_goes_on_resting);
-	tcase_add_test(tests, programs_of_others_are_not_his_to_move);
-	tcase_add_test(tests, kills_at_any_moment_harm_nothing);
-	tcase_add_test(tests, daemons_that_die_harm_no_work);
+	suite_add(tests, "migrate");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

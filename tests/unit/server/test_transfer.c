@@ -23,7 +23,7 @@ static void tear_down(void)
 	munmap(transfers, sizeof(*transfers));
 }
 
-START_TEST(one_outcome_is_final)
+TEST(transfer, one_outcome_is_final)
 {
 	struct transfer taken = transfer_open(transfers, 0, 1), closed = transfer_open(transfers, 1, 0);
 
@@ -35,9 +35,8 @@ START_TEST(one_outcome_is_final)
 	ck_assert(!transfer_take(transfers, &closed));
 	ck_assert(transfer_close(transfers, &closed));
 }
-END_TEST
 
-START_TEST(an_old_transfer_is_closed)
+TEST(transfer, an_old_transfer_is_closed)
 {
 	struct transfer old = transfer_open(transfers, 2, 3), next = transfer_open(transfers, 2, 3);
 
@@ -46,9 +45,8 @@ START_TEST(an_old_transfer_is_closed)
 	ck_assert(transfer_close(transfers, &old));
 	ck_assert(transfer_take(transfers, &next));
 }
-END_TEST
 
-START_TEST(numbers_begin_anew)
+TEST(transfer, numbers_begin_anew)
 {
 	struct transfer transfer = {.from = 5, .to = 6};
 
@@ -57,10 +55,9 @@ START_TEST(numbers_begin_anew)
 	ck_assert_uint_eq(transfer.number, 1);
 	ck_assert(transfer_take(transfers, &transfer));
 }
-END_TEST
 
 /* Giver and receiver at the same moment. */
-START_TEST(exactly_one_of_two_processes_has_it)
+TEST(transfer, exactly_one_of_two_processes_has_it)
 {
 	for (int i = 0; i < RACES; i++) {
 		const struct transfer transfer = transfer_open(transfers, 0, 1);
@@ -76,7 +73,6 @@ START_TEST(exactly_one_of_two_processes_has_it)
 		ck_assert_int_eq(WEXITSTATUS(status), !keeps);
 	}
 }
-END_TEST
 
 int main(void)
 {
@@ -84,10 +80,7 @@ int main(void)
 	TCase *tests = tcase_create("transfer");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, one_outcome_is_final);
-	tcase_add_test(tests, an_old_transfer_is_closed);
-	tcase_add_test(tests, numbers_begin_anew);
-	tcase_add_test(tests, exactly_one_of_two_processes_has_it);
+	suite_add(tests, "transfer");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

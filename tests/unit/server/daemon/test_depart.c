@@ -180,16 +180,15 @@ static void expect_left(void)
 	ck_assert_int_lt(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
 }
 
-START_TEST(who_is_refused_stays)
+TEST(depart, who_is_refused_stays)
 {
 	ask(CUDA_ERROR_OUT_OF_MEMORY, "there is no room");
 	FAKE_SKIP_WHILE(fake, !ends);
 	expect_stays("there is no room");
 	fake_expect_nothing(fake, active->socket);
 }
-END_TEST
 
-START_TEST(who_finds_nobody_stays)
+TEST(depart, who_finds_nobody_stays)
 {
 	close(listener);
 	listener = -1;
@@ -197,9 +196,8 @@ START_TEST(who_finds_nobody_stays)
 	FAKE_SKIP_WHILE(fake, !ends);
 	expect_stays("does not answer");
 }
-END_TEST
 
-START_TEST(a_receiver_that_ends_before_it_is_ready_has_nothing)
+TEST(depart, a_receiver_that_ends_before_it_is_ready_has_nothing)
 {
 	struct transfer transfer = give();
 
@@ -209,9 +207,8 @@ START_TEST(a_receiver_that_ends_before_it_is_ready_has_nothing)
 	while (session->memory != SESSION_MEMORY_HERE && fake_skip(fake))
 		answer_all();
 }
-END_TEST
 
-START_TEST(a_receiver_that_ends_before_it_takes_has_nothing)
+TEST(depart, a_receiver_that_ends_before_it_takes_has_nothing)
 {
 	const uint64_t clean = 0;
 	struct transfer transfer = hand();
@@ -225,9 +222,8 @@ START_TEST(a_receiver_that_ends_before_it_takes_has_nothing)
 	expect_stays("does not answer");
 	ck_assert(!transfer_take(transfers, &transfer));
 }
-END_TEST
 
-START_TEST(who_is_taken_has_left_whatever_is_said)
+TEST_LOOP(depart, who_is_taken_has_left_whatever_is_said, 0, 2)
 {
 	struct transfer transfer = hand();
 
@@ -240,10 +236,9 @@ START_TEST(who_is_taken_has_left_whatever_is_said)
 	ck_assert_int_eq(code, 0);
 	expect_left();
 }
-END_TEST
 
 /* The next daemon finds what the table says. */
-START_TEST(a_giver_that_dies_knows_the_outcome)
+TEST_LOOP(depart, a_giver_that_dies_knows_the_outcome, 0, 2)
 {
 	const uint64_t clean = 0;
 	struct transfer transfer = hand();
@@ -266,10 +261,9 @@ START_TEST(a_giver_that_dies_knows_the_outcome)
 	while (session->memory != SESSION_MEMORY_HERE && fake_skip(fake))
 		answer_all();
 }
-END_TEST
 
 /* A daemon of the service proves that it is one by the key. */
-START_TEST(who_has_not_the_key_is_sent_away)
+TEST_LOOP(depart, who_has_not_the_key_is_sent_away, 0, 2)
 {
 	struct wire_message hello = {.type = WIRE_HANDOVER};
 	int pair[2];
@@ -291,7 +285,6 @@ START_TEST(who_has_not_the_key_is_sent_away)
 	fake_turn(fake);
 	ck_assert_ptr_null(fake->daemon.arrival);
 }
-END_TEST
 
 int main(void)
 {
@@ -300,13 +293,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, who_is_refused_stays);
-	tcase_add_test(tests, who_finds_nobody_stays);
-	tcase_add_test(tests, a_receiver_that_ends_before_it_is_ready_has_nothing);
-	tcase_add_test(tests, a_receiver_that_ends_before_it_takes_has_nothing);
-	tcase_add_loop_test(tests, who_is_taken_has_left_whatever_is_said, 0, 2);
-	tcase_add_loop_test(tests, a_giver_that_dies_knows_the_outcome, 0, 2);
-	tcase_add_loop_test(tests, who_has_not_the_key_is_sent_away, 0, 2);
+	suite_add(tests, "depart");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -65,7 +65,7 @@ static int file_of(uint32_t number)
 	return files.at[number - 1]->fd;
 }
 
-START_TEST(a_session_comes_out_as_it_went_in)
+TEST(handover, a_session_comes_out_as_it_went_in)
 {
 	const struct holding *entry;
 	struct session head = {0};
@@ -90,9 +90,8 @@ START_TEST(a_session_comes_out_as_it_went_in)
 		ck_assert(is_same_file(file_of(kept->fd), entry->fd->fd));
 	}
 }
-END_TEST
 
-START_TEST(numbers_become_keys)
+TEST(handover, numbers_become_keys)
 {
 	uint32_t *keys = calloc(files.count + 1, sizeof(*keys)), number;
 
@@ -106,7 +105,6 @@ START_TEST(numbers_become_keys)
 	ck_assert_uint_gt(handover.head.session.kept.client_fd, 1000);
 	free(keys);
 }
-END_TEST
 
 static void expect_harmless(void)
 {
@@ -125,7 +123,7 @@ static void expect_harmless(void)
 	handover_free(&handover);
 }
 
-START_TEST(a_damaged_bundle_is_refused_or_harmless)
+TEST(handover, a_damaged_bundle_is_refused_or_harmless)
 {
 	struct stat status;
 
@@ -143,9 +141,8 @@ START_TEST(a_damaged_bundle_is_refused_or_harmless)
 		ck_assert_int_eq(pwrite(bundle, &right, 1, at), 1);
 	}
 }
-END_TEST
 
-START_TEST(a_short_bundle_is_refused)
+TEST(handover, a_short_bundle_is_refused)
 {
 	struct stat status;
 
@@ -156,9 +153,8 @@ START_TEST(a_short_bundle_is_refused)
 		handover_free(&handover);
 	}
 }
-END_TEST
 
-START_TEST(a_number_without_a_file_is_refused)
+TEST(handover, a_number_without_a_file_is_refused)
 {
 	struct handover_head head;
 
@@ -167,7 +163,6 @@ START_TEST(a_number_without_a_file_is_refused)
 	ck_assert_int_eq(pwrite(bundle, &head, sizeof(head), 0), (int)sizeof(head));
 	ck_assert_int_eq(handover_read(bundle, &handover), -EINVAL);
 }
-END_TEST
 
 int main(void)
 {
@@ -176,11 +171,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, a_session_comes_out_as_it_went_in);
-	tcase_add_test(tests, numbers_become_keys);
-	tcase_add_test(tests, a_damaged_bundle_is_refused_or_harmless);
-	tcase_add_test(tests, a_short_bundle_is_refused);
-	tcase_add_test(tests, a_number_without_a_file_is_refused);
+	suite_add(tests, "handover");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
