@@ -116,3 +116,77 @@ int belongings_keeper(int progress, int orders)
 	}
 	return 0;
 }
+
+int belongings_busy(int progress, int orders)
+{
+	struct belongings own;
+	int r = 0;
+
+	driver_open();
+	belongings_make(&own);
+	while (!r && !ordered(orders, false)) {
+		for (int i = 0; i < 300; i++, own.counted++)
+			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		r = belongings_use(&own);
+		report(progress);
+	}
+	return r;
+}
+
+int array_keeper(int progress, int orders)
+{
+	const CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+	CUarray array;
+
+	driver_open();
+	ck_cuda(cuArrayCreate_v2(&array, &form));
+	report(progress);
+	ordered(orders, true);
+	return cuArrayDestroy(array) ? 3 : 0;
+}
+
+int texture_keeper(int progress, int orders)
+{
+	const CUDA_TEXTURE_DESC texture = {0};
+	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
+	CUtexObject object;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, 4096));
+	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+	resource.res.linear.numChannels = 1;
+	resource.res.linear.sizeInBytes = 4096;
+	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
+	report(progress);
+	ordered(orders, true);
+	return cuTexObjectDestroy(object) ? 3 : 0;
+}
+
+int held_tallier(int progress, int orders)
+{
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_HELD_KERNELS"), 1);
+	return tallier(progress, orders);
+}
+
+int kernel_keeper(int progress, int orders)
+{
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
+	report(progress);
+	ordered(orders, true);
+	*(volatile uint32_t *)word = 1;
+	return cuCtxSynchronize() ? 3 : 0;
+}
+
+struct child belongings_begin(child_function *function, int times)
+{
+	struct child child;
+
+	belongings_rounds = times;
+	child = child_start(function);
+	child_wait(&child, 1);
+	return child;
+}

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "tests/system/driver.h"
+#include "tests/system/program.h"
 
 /* Some 140 MiB, which are not all of one piece. */
 struct belongings {
@@ -29,6 +30,17 @@ int belongings_use(struct belongings *own);
  * set before it starts. Reports behind each. */
 int belongings_keeper(int progress, int orders);
 extern int belongings_rounds;
+/** The same at all times, with kernels on the device, until it is ordered to end. */
+int belongings_busy(int progress, int orders);
+/** Sets belongings_rounds, starts a child, and waits for its first report. */
+struct child belongings_begin(child_function *function, int times);
+
+/** Children with what cannot leave the device, until they are ordered to end: an array; a texture
+ * object over linear memory; kernels that keep something in the context; a kernel that runs. */
+int array_keeper(int progress, int orders);
+int texture_keeper(int progress, int orders);
+int held_tallier(int progress, int orders);
+int kernel_keeper(int progress, int orders);
 
 /** Device memory of so many words, word i of which is belongings_word(i). */
 CUdeviceptr belongings_filled(uint64_t count);

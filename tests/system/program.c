@@ -104,6 +104,12 @@ void child_order(const struct child *child)
 	ck_assert(write(child->orders, "o", 1) == 1 || errno == EPIPE);
 }
 
+void see_it_work(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
 int child_end(struct child *child)
 {
 	char byte;

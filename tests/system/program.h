@@ -44,6 +44,8 @@ bool child_progresses(const struct child *child);
 /** Whether the child has not ended. */
 bool child_runs(const struct child *child);
 void child_order(const struct child *child);
+/** Orders the child's next step, and waits until it reports one. */
+void see_it_work(const struct child *child);
 /** Closes the pipes and waits. Return: as exit_status() */
 int child_end(struct child *child);
 

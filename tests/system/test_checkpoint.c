@@ -200,12 +200,6 @@ static struct child start_counter(int times)
 	return start_child(counter);
 }
 
-static void see_it_work(const struct child *child)
-{
-	child_order(child);
-	child_wait(child, 1);
-}
-
 /* For programs that wait for the order to end. */
 static void dismiss(struct child *child)
 {

@@ -50,23 +50,6 @@ static void stop(void)
  * Programs
  */
 
-/* Has kernels on the device all the time, until it is ordered to end. */
-static int busy(int progress, int orders)
-{
-	struct belongings own;
-	int r = 0;
-
-	driver_open();
-	belongings_make(&own);
-	while (!r && !ordered(orders, false)) {
-		for (int i = 0; i < 300; i++, own.counted++)
-			ck_cuda(cuGraphLaunch(own.graph, own.stream));
-		r = belongings_use(&own);
-		report(progress);
-	}
-	return r;
-}
-
 /* Opens the driver, and has no memory before it is ordered to get some. */
 static int pauper(int progress, int orders)
 {
@@ -81,56 +64,6 @@ static int pauper(int progress, int orders)
 	r = r ? r : cuCtxSynchronize();
 	report(progress);
 	return r ? 3 : 0;
-}
-
-static int with_array(int progress, int orders)
-{
-	const CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
-	CUarray array;
-
-	driver_open();
-	ck_cuda(cuArrayCreate_v2(&array, &form));
-	report(progress);
-	ordered(orders, true);
-	return cuArrayDestroy(array) ? 3 : 0;
-}
-
-static int with_texture(int progress, int orders)
-{
-	const CUDA_TEXTURE_DESC texture = {0};
-	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
-	CUtexObject object;
-
-	driver_open();
-	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, 4096));
-	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
-	resource.res.linear.numChannels = 1;
-	resource.res.linear.sizeInBytes = 4096;
-	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
-	report(progress);
-	ordered(orders, true);
-	return cuTexObjectDestroy(object) ? 3 : 0;
-}
-
-/* With kernels that keep something in the context. */
-static int held_tallier(int progress, int orders)
-{
-	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_HELD_KERNELS"), 1);
-	return tallier(progress, orders);
-}
-
-/* A kernel of it runs until it is ordered. */
-static int with_kernel(int progress, int orders)
-{
-	uint32_t *word;
-
-	driver_open();
-	word = shared_word();
-	ck_cuda(launch_spin(word, 1, NULL));
-	report(progress);
-	ordered(orders, true);
-	*(volatile uint32_t *)word = 1;
-	return cuCtxSynchronize() ? 3 : 0;
 }
 
 /* Gets its error, and stays. */
@@ -237,31 +170,15 @@ static bool is_in_state(const struct child *child, const char *state)
 	return status_is_in(&service, child->pid, state);
 }
 
-static struct child begin(child_function *function, int times)
-{
-	struct child child;
-
-	belongings_rounds = times;
-	child = child_start(function);
-	child_wait(&child, 1);
-	return child;
-}
-
-static void see_it_work(const struct child *child)
-{
-	child_order(child);
-	child_wait(child, 1);
-}
-
 TEST(drain, programs_go_on_where_they_were)
 {
 	struct child idle, working, poor, variables;
 
 	start();
-	idle = begin(belongings_keeper, 4);
-	working = begin(busy, 0);
-	poor = begin(pauper, 0);
-	variables = begin(moved_tallier, 0);
+	idle = belongings_begin(belongings_keeper, 4);
+	working = belongings_begin(belongings_busy, 0);
+	poor = belongings_begin(pauper, 0);
+	variables = belongings_begin(moved_tallier, 0);
 	for (int i = 0; i < 3; i++) {
 		expect_done("drain");
 		expect_empty();
@@ -305,10 +222,10 @@ TEST(drain_2, programs_that_take_turns_go_on_as_well)
 
 	setenv("FRMPS_HOST_MEMORY", "240M", 1);
 	start_with(CONFIG "memory_policy = swap\nguard = off\n");
-	one = begin(belongings_keeper, 3);
+	one = belongings_begin(belongings_keeper, 3);
 	/* Only who rests makes room for an allocation. */
 	pass_time(1000);
-	other = begin(busy, 0);
+	other = belongings_begin(belongings_busy, 0);
 	ck_assert(is_in_state(&one, "suspended"));
 	for (int i = 0; i < 3; i++) {
 		child_order(&one);
@@ -350,11 +267,11 @@ TEST(drain_3, who_ends_meanwhile_leaves_nothing)
 	time_t begin_s;
 
 	start();
-	stays = begin(belongings_keeper, 1);
+	stays = belongings_begin(belongings_keeper, 1);
 	expect_done("drain");
 	service_footprint(&service, &fds[0], &threads[0]);
 	expect_done("refill");
-	goes = begin(busy, 0);
+	goes = belongings_begin(belongings_busy, 0);
 	expect_done("drain");
 	ck_assert_int_eq(kill(goes.pid, SIGKILL), 0);
 	ck_assert_int_eq(child_end(&goes), 1000 + SIGKILL);
@@ -426,8 +343,8 @@ TEST(drain_5, suspended_and_paused_programs_stay_so)
 	const struct wire_names names = {words, 1};
 
 	start();
-	suspended = begin(belongings_keeper, 1);
-	paused = begin(belongings_keeper, 1);
+	suspended = belongings_begin(belongings_keeper, 1);
+	paused = belongings_begin(belongings_keeper, 1);
 	snprintf(number, sizeof(number), "%lld", status_session(&service, suspended.pid));
 	while (ask_with(service.socket, "suspend", &names, ASK_LONG, NULL, text, sizeof(text)))
 		ck_assert_msg(strstr(text, "has work") || strstr(text, "try again"), "%s", text);
@@ -466,14 +383,14 @@ TEST(drain_5, what_cannot_move_is_named_before_anything_moves)
 	struct child good, array, values, texture;
 
 	start();
-	good = begin(belongings_keeper, 2);
-	array = begin(with_array, 0);
+	good = belongings_begin(belongings_keeper, 2);
+	array = belongings_begin(array_keeper, 0);
 	expect_refused("CUDA arrays", &array);
-	values = begin(held_tallier, 0);
+	values = belongings_begin(held_tallier, 0);
 	/* All of them in one line. */
 	expect_refused("CUDA arrays", &values);
 	expect_refused("in its executor's context alone", &array);
-	texture = begin(with_texture, 0);
+	texture = belongings_begin(texture_keeper, 0);
 	expect_refused("texture objects", &texture);
 	ck_assert_int_eq(status_counter(&service, "sessions_suspended"), 0);
 	child_order(&array);
@@ -515,8 +432,8 @@ TEST(drain_5, work_that_does_not_end_calls_it_off)
 	struct child good, endless;
 
 	start();
-	good = begin(busy, 0);
-	endless = begin(with_kernel, 0);
+	good = belongings_begin(belongings_busy, 0);
+	endless = belongings_begin(kernel_keeper, 0);
 	status_await_commands(&service, endless.pid, 1);
 	expect_refused("does not end", &endless);
 	child_wait(&good, 3);
@@ -531,7 +448,7 @@ TEST(drain_5, a_program_with_an_error_is_no_obstacle)
 	struct child bad;
 
 	start();
-	bad = begin(culprit, 0);
+	bad = belongings_begin(culprit, 0);
 	status_await_faults(&service, 1);
 	expect_done("drain");
 	expect_empty();
@@ -560,7 +477,7 @@ TEST(drain_5, the_opposite_order_wins)
 	pid_t pid;
 
 	start();
-	child = begin(belongings_keeper, 6);
+	child = belongings_begin(belongings_keeper, 6);
 	for (int i = 0; i < 6; i++) {
 		asked_what = i % 2 ? "refill" : "drain";
 		pid = spawn(asker, 0);
@@ -585,8 +502,8 @@ TEST(drain_5, a_daemon_that_dies_comes_back_drained)
 	struct child child, working;
 
 	start();
-	child = begin(belongings_keeper, 2);
-	working = begin(busy, 0);
+	child = belongings_begin(belongings_keeper, 2);
+	working = belongings_begin(belongings_busy, 0);
 	for (int i = 0; i < 2; i++) {
 		expect_done("drain");
 		ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
@@ -630,8 +547,8 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
 	pid_t pid;
 
 	start();
-	child = begin(belongings_keeper, kills);
-	other = begin(busy, 0);
+	child = belongings_begin(belongings_keeper, kills);
+	other = belongings_begin(belongings_busy, 0);
 	srand(29);
 	for (int i = 0; i < kills; i++) {
 		char why[1400] = "";

@@ -119,39 +119,6 @@ static void expect_refused(const struct child *child, const char *to, const char
 	ck_assert_int_eq(place_of(child->pid), place);
 }
 
-static struct child begin(child_function *function, int times)
-{
-	struct child child;
-
-	belongings_rounds = times;
-	child = child_start(function);
-	child_wait(&child, 1);
-	return child;
-}
-
-static void see_it_work(const struct child *child)
-{
-	child_order(child);
-	child_wait(child, 1);
-}
-
-/* Has kernels on the device all the time, until it is ordered to end. */
-static int busy(int progress, int orders)
-{
-	struct belongings own;
-	int r = 0;
-
-	driver_open();
-	belongings_make(&own);
-	while (!r && !ordered(orders, false)) {
-		for (int i = 0; i < 300; i++, own.counted++)
-			ck_cuda(cuGraphLaunch(own.graph, own.stream));
-		r = belongings_use(&own);
-		report(progress);
-	}
-	return r;
-}
-
 static const char *const configurations[] = {PHYSICAL, LOGICAL};
 
 TEST_LOOP(migrate, programs_go_there_and_back, 0, 2)
@@ -160,8 +127,8 @@ TEST_LOOP(migrate, programs_go_there_and_back, 0, 2)
 	struct child idle, working;
 
 	start(configurations[_i]);
-	idle = begin(belongings_keeper, 2 * times + 1);
-	working = begin(busy, 0);
+	idle = belongings_begin(belongings_keeper, 2 * times + 1);
+	working = belongings_begin(belongings_busy, 0);
 	for (int i = 0; i < 2 * times; i++) {
 		const int to = 1 - i % 2;
 
@@ -190,7 +157,7 @@ TEST(migrate, what_is_no_device_is_refused)
 	struct child child;
 
 	start(PHYSICAL);
-	child = begin(belongings_keeper, 1);
+	child = belongings_begin(belongings_keeper, 1);
 	expect_refused(&child, "0", "already");
 	expect_refused(&child, "2", "there is no device 2");
 	expect_refused(&child, "-1", "there is no device -1");
@@ -339,9 +306,9 @@ TEST(migrate, threads_go_on_beside_faults_on_both_devices)
 	struct child child, other;
 
 	start(PHYSICAL);
-	child = begin(threaded, 0);
+	child = belongings_begin(threaded, 0);
 	for (int i = 0; i < 2 * times; i++) {
-		other = begin(i & 2 ? faulty_there : faulty, 0);
+		other = belongings_begin(i & 2 ? faulty_there : faulty, 0);
 		expect_moved_in_the_end(&child, 1 - i % 2);
 		child_drain(&child);
 		child_wait(&child, 3);
@@ -357,7 +324,7 @@ TEST(migrate, variables_go_along)
 	struct child child;
 
 	start(LOGICAL);
-	child = begin(moved_tallier, 0);
+	child = belongings_begin(moved_tallier, 0);
 	expect_moved(&child, 1);
 	expect_moved(&child, 0);
 	expect_moved(&child, 1);
@@ -371,9 +338,9 @@ TEST(migrate, who_comes_later_comes_to_the_device_that_he_asks_for)
 	struct child moved, later;
 
 	start(LOGICAL);
-	moved = begin(belongings_keeper, 1);
+	moved = belongings_begin(belongings_keeper, 1);
 	expect_moved(&moved, 1);
-	later = begin(belongings_keeper, 1);
+	later = belongings_begin(belongings_keeper, 1);
 	ck_assert_int_eq(place_of(later.pid), 0);
 	expect_moved(&later, 1);
 	see_it_work(&moved);
@@ -385,41 +352,6 @@ TEST(migrate, who_comes_later_comes_to_the_device_that_he_asks_for)
 /*
  * What does not go
  */
-
-static int with_array(int progress, int orders)
-{
-	const CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
-	CUarray array;
-
-	driver_open();
-	ck_cuda(cuArrayCreate_v2(&array, &form));
-	report(progress);
-	ordered(orders, true);
-	return cuArrayDestroy(array) ? 3 : 0;
-}
-
-static int with_texture(int progress, int orders)
-{
-	const CUDA_TEXTURE_DESC texture = {0};
-	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
-	CUtexObject object;
-
-	driver_open();
-	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, 4096));
-	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
-	resource.res.linear.numChannels = 1;
-	resource.res.linear.sizeInBytes = 4096;
-	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
-	report(progress);
-	ordered(orders, true);
-	return cuTexObjectDestroy(object) ? 3 : 0;
-}
-
-static int held_tallier(int progress, int orders)
-{
-	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_HELD_KERNELS"), 1);
-	return tallier(progress, orders);
-}
 
 static int with_shared_event(int progress, int orders)
 {
@@ -453,33 +385,19 @@ static int with_shared_memory(int progress, int orders)
 	return cuMemUnmap(memory, 2 * MIB) ? 3 : 0;
 }
 
-/* A kernel of it runs until it is ordered. */
-static int with_kernel(int progress, int orders)
-{
-	uint32_t *word;
-
-	driver_open();
-	word = shared_word();
-	ck_cuda(launch_spin(word, 1, NULL));
-	report(progress);
-	ordered(orders, true);
-	*(volatile uint32_t *)word = 1;
-	return cuCtxSynchronize() ? 3 : 0;
-}
-
 static const struct {
 	child_function *function;
 	const char *why;
-} obstacles[] = {{with_array, "CUDA arrays"}, {with_texture, "texture objects"},
+} obstacles[] = {{array_keeper, "CUDA arrays"}, {texture_keeper, "texture objects"},
 	{held_tallier, "in its executor's context alone"}, {with_shared_event, "shares events"},
-	{with_shared_memory, "shares device memory"}, {with_kernel, "does not end"}};
+	{with_shared_memory, "shares device memory"}, {kernel_keeper, "does not end"}};
 
 TEST_LOOP(migrate, what_cannot_move_is_refused_and_goes_on, 0, sizeof(obstacles) / sizeof(*obstacles))
 {
 	struct child child;
 
 	start(LOGICAL);
-	child = begin(obstacles[_i].function, 0);
+	child = belongings_begin(obstacles[_i].function, 0);
 	expect_refused(&child, "1", obstacles[_i].why);
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
@@ -499,7 +417,7 @@ TEST_LOOP(migrate, what_does_not_fit_there_is_refused_before_anything_moves, 0,
 	snprintf(text, sizeof(text), LOGICAL "guard = off\n[device 1]\n%s", limits[_i].there);
 	start(text);
 	first = device(0);
-	child = begin(belongings_keeper, 1);
+	child = belongings_begin(belongings_keeper, 1);
 	expect_refused(&child, "1", limits[_i].why);
 	ck_assert_int_eq(status_counter(&first, "sessions_suspended"), 0);
 	see_it_work(&child);
@@ -532,8 +450,8 @@ TEST(migrate, addresses_of_another_program_are_refused)
 	struct child child, other;
 
 	start(LOGICAL);
-	child = begin(at_an_address, 0);
-	other = begin(at_it_there, 0);
+	child = belongings_begin(at_an_address, 0);
+	other = belongings_begin(at_it_there, 0);
 	expect_refused(&child, "1", "its addresses are another program's");
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
@@ -549,7 +467,7 @@ TEST(migrate, a_drained_device_is_refused)
 	char text[400];
 
 	start(LOGICAL);
-	child = begin(belongings_keeper, 1);
+	child = belongings_begin(belongings_keeper, 1);
 	ck_assert(!ask_with(device(1).socket, "drain", &nothing, ASK_LONG, NULL, text, sizeof(text)));
 	expect_refused(&child, "1", "is not served now");
 	ck_assert(!ask_with(device(1).socket, "refill", &nothing, ASK_LONG, NULL, text, sizeof(text)));
@@ -570,8 +488,8 @@ TEST(migrate, who_rests_goes_on_resting)
 	start(LOGICAL);
 	first = device(0);
 	second = device(1);
-	suspended = begin(belongings_keeper, 1);
-	paused = begin(belongings_keeper, 1);
+	suspended = belongings_begin(belongings_keeper, 1);
+	paused = belongings_begin(belongings_keeper, 1);
 	snprintf(number, sizeof(number), "%lld", status_session(&first, suspended.pid));
 	while (ask_with(first.socket, "suspend", &names, ASK_LONG, NULL, text, sizeof(text)))
 		ck_assert_msg(strstr(text, "has work") || strstr(text, "try again"), "%s", text);
@@ -616,7 +534,7 @@ TEST(migrate, programs_of_others_are_not_his_to_move)
 	if (geteuid())
 		return;
 	ck_assert_int_eq(chmod(service.folder, 0711), 0);
-	child = begin(belongings_keeper, 1);
+	child = belongings_begin(belongings_keeper, 1);
 	snprintf(session_word, sizeof(session_word), "%lld", status_session(&first, child.pid));
 	ck_assert_int_eq(exit_status(spawn(stranger, 0)), 0);
 	see_it_work(&child);
@@ -712,9 +630,9 @@ static void sweep(child_function *function, bool only_daemons)
 	pid_t pid;
 
 	start(LOGICAL);
-	other = begin(belongings_keeper, kills);
+	other = belongings_begin(belongings_keeper, kills);
 	/* It is there still when the sweep is over. */
-	child = begin(function, kills + 1);
+	child = belongings_begin(function, kills + 1);
 	srand(31);
 	for (int i = 0; i < kills; i++) {
 		const int from = settled_place(child.pid);
@@ -754,7 +672,7 @@ TEST(migrate, kills_at_any_moment_harm_nothing)
 
 TEST(migrate, daemons_that_die_harm_no_work)
 {
-	sweep(busy, true);
+	sweep(belongings_busy, true);
 }
 
 int main(void)

@@ -145,13 +145,6 @@ static struct child start_keeper(int times)
 	return child;
 }
 
-/* It uses all that it has, so it is all there. */
-static void see_it_work(const struct child *child)
-{
-	child_order(child);
-	child_wait(child, 1);
-}
-
 static void see_it_suspended(const struct child *child)
 {
 	ck_assert(is_in_state(child, "suspended"));
@@ -390,18 +383,6 @@ static int idler(int progress, int orders)
 	return 0;
 }
 
-static int with_array(int progress, int orders)
-{
-	CUDA_ARRAY_DESCRIPTOR form = {64, 64, CU_AD_FORMAT_UNSIGNED_INT32, 1};
-	CUarray array;
-
-	driver_open();
-	ck_cuda(cuArrayCreate_v2(&array, &form));
-	report(progress);
-	ordered(orders, true);
-	return cuArrayDestroy(array) ? 2 : 0;
-}
-
 static CUmemAllocationProp shareable(void)
 {
 	return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -468,7 +449,7 @@ TEST(suspend_3, what_cannot_move_is_refused_by_name)
 
 	start_with(CONFIG "swap_host_bytes = 100M\n");
 	expect_refused(idler, "no device memory");
-	expect_refused(with_array, "CUDA arrays");
+	expect_refused(array_keeper, "CUDA arrays");
 	expect_refused(with_unmapped, "mapped nowhere");
 	expect_refused(with_exported, "shares device memory");
 	child = start_keeper(1);
@@ -484,29 +465,12 @@ TEST(suspend_3, one_that_works_is_not_suspended)
 	expect_refused(with_kernel, "does not end");
 }
 
-/* Works all the time, until it is ordered to end. */
-static int busy(int progress, int orders)
-{
-	struct belongings own;
-	int r = 0;
-
-	driver_open();
-	belongings_make(&own);
-	while (!r && !ordered(orders, false)) {
-		for (int i = 0; i < 300; i++, own.counted++)
-			ck_cuda(cuGraphLaunch(own.graph, own.stream));
-		r = belongings_use(&own);
-		report(progress);
-	}
-	return r;
-}
-
 TEST(suspend_3, one_that_works_goes_at_once_if_it_must)
 {
 	struct child child;
 
 	start();
-	child = child_start(busy);
+	child = child_start(belongings_busy);
 	for (int i = 0; i < 3; i++) {
 		child_wait(&child, 1);
 		/* At the first try. */

@@ -221,12 +221,6 @@ static int64_t displaced(void)
 	return status_counter(&service, "sessions_displaced");
 }
 
-static void see_it_work(const struct child *child)
-{
-	child_order(child);
-	child_wait(child, 1);
-}
-
 static double seconds_since(const struct timespec *begin)
 {
 	struct timespec now;
