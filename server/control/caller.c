@@ -220,6 +220,18 @@ bool caller_may_command(const struct caller *caller, const struct session *sessi
 	return quota_is_operator(caller->guest.uid) || caller->guest.uid == session->uid;
 }
 
+void caller_settle(void *context, int32_t code, const char *text)
+{
+	struct caller *caller = context;
+	uint64_t id = caller->awaited_id;
+
+	caller->awaited_id = 0;
+	if (code)
+		caller_refuse(caller, id, code, text);
+	else
+		caller_say(caller, id, NULL, 0);
+}
+
 static void on_moved(void *context, int32_t code, const char *text)
 {
 	struct caller *caller = context;

@@ -50,6 +50,10 @@ void caller_say(struct caller *caller, uint64_t id, const char *key, int64_t val
 /** Sends a refusal. @reason: may repeat the operator's text */
 void caller_refuse(struct caller *caller, uint64_t id, int32_t code, const char *reason);
 
+/** The end of what the operator waits for (awaited_id): an empty answer, or a refusal.
+ * @context: the operator; may be freed */
+void caller_settle(void *context, int32_t code, const char *text);
+
 /** True for operators that may end the session. */
 bool caller_may_command(const struct caller *caller, const struct session *session);
 /**

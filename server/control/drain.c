@@ -11,18 +11,6 @@
 #include "server/role.h"
 #include "server/session/userlog.h"
 
-static void on_done(void *context, int32_t code, const char *text)
-{
-	struct caller *caller = context;
-	uint64_t id = caller->awaited_id;
-
-	caller->awaited_id = 0;
-	if (code)
-		caller_refuse(caller, id, code, text);
-	else
-		caller_say(caller, id, NULL, 0);
-}
-
 /* The caller waits from now on. Return: false after a refusal */
 static bool accept_order(struct caller *caller)
 {
@@ -54,11 +42,11 @@ static bool accept_order(struct caller *caller)
 void drain_answer_drain(struct caller *caller)
 {
 	if (accept_order(caller))
-		device_drain_begin(caller->daemon, on_done, caller);
+		device_drain_begin(caller->daemon, caller_settle, caller);
 }
 
 void drain_answer_refill(struct caller *caller)
 {
 	if (accept_order(caller))
-		device_drain_refill(caller->daemon, on_done, caller);
+		device_drain_refill(caller->daemon, caller_settle, caller);
 }

@@ -12,18 +12,6 @@
 #include "server/session/daemon.h"
 #include "server/session/session.h"
 
-static void on_done(void *context, int32_t code, const char *text)
-{
-	struct caller *caller = context;
-	uint64_t id = caller->awaited_id;
-
-	caller->awaited_id = 0;
-	if (code)
-		caller_refuse(caller, id, code, text);
-	else
-		caller_say(caller, id, NULL, 0);
-}
-
 /* Return: false after an answer */
 static bool find_device(struct caller *caller, uint32_t *ret_device)
 {
@@ -60,5 +48,5 @@ void migrate_answer(struct caller *caller)
 		return;
 	}
 	caller->awaited_id = caller->request.id;
-	depart_begin(session, device, on_done, caller);
+	depart_begin(session, device, caller_settle, caller);
 }
