@@ -251,7 +251,7 @@ static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *tex
 	if (!daemon->device_known || daemon->draining || daemon_has_failed(daemon) ||
 		!daemon_offers_device(daemon))
 		return "the other device is not served now: it starts, is drained, or has failed";
-	if (head->capability != handover_capability(daemon))
+	if (head->capability != daemon_capability(daemon))
 		return "the other device has another compute capability: the program's code may not run "
 		       "there";
 	if (*head->partition && !partition_find(daemon, head->partition))

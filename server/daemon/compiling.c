@@ -86,10 +86,7 @@ static bool make_room(const struct daemon *daemon, uid_t owner)
 static struct compiler *start_one(struct daemon *daemon, uid_t uid)
 {
 	struct compiler *compiler;
-	const int32_t *attributes = daemon->device.attributes;
-	int arch = attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
-		   attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
-	int r = compiler_start(&daemon->crew, uid, (unsigned)arch, &compiler);
+	int r = compiler_start(&daemon->crew, uid, daemon_capability(daemon), &compiler);
 
 	if (r < 0)
 		userlog_event(daemon, uid, USERLOG_code, LOG_LEVEL_ERROR, "no compiler can be started: %s",

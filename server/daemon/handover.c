@@ -28,14 +28,6 @@
 /* Longest bundle, bytes: a session's entries with all that it may keep in them. */
 #define BUNDLE_MOST (2 * HOLDINGS_KEPT_MAX)
 
-uint32_t handover_capability(const struct daemon *daemon)
-{
-	const struct backend_device *device = &daemon->device;
-
-	return (uint32_t)(10 * device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] +
-			  device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR]);
-}
-
 int handover_say(struct connection *connection, const struct wire_handover *what, struct shared_fd *fd)
 {
 	struct wire_message message = {.type = WIRE_HANDOVER};
@@ -199,7 +191,7 @@ static void write_all(struct writer *writer, const struct session *session)
 {
 	struct handover_head head = {.number = session->number,
 		.identity = session->domain->identity,
-		.capability = handover_capability(session->daemon),
+		.capability = daemon_capability(session->daemon),
 		.record_count = session->holdings.count,
 		.device_bytes = session->holdings.memory_bytes};
 	const struct holding *entry;

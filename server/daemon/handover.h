@@ -99,9 +99,6 @@ void handover_free(struct handover *handover);
  */
 void handover_translate(struct handover *handover, const uint32_t *keys);
 
-/** The compute capability of a device: 10 * major + minor. */
-uint32_t handover_capability(const struct daemon *daemon);
-
 /** Sends a message. @fd: NULL: none. Return: as connection_send() */
 int handover_say(struct connection *connection, const struct wire_handover *what, struct shared_fd *fd);
 

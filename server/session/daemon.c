@@ -50,6 +50,14 @@ bool daemon_is_drained(const struct daemon *daemon)
 	return daemon->health.state == DEVICE_DRAINED;
 }
 
+uint32_t daemon_capability(const struct daemon *daemon)
+{
+	const struct backend_device *device = &daemon->device;
+
+	return (uint32_t)(10 * device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] +
+			  device->attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR]);
+}
+
 bool daemon_offers_device(const struct daemon *daemon)
 {
 	return daemon->health.state != DEVICE_DRAINING && daemon->health.state != DEVICE_DRAINED;

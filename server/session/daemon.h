@@ -187,4 +187,7 @@ bool daemon_is_drained(const struct daemon *daemon);
  * be. */
 bool daemon_offers_device(const struct daemon *daemon);
 
+/** The compute capability of the device: 10 * major + minor. */
+uint32_t daemon_capability(const struct daemon *daemon);
+
 #endif
