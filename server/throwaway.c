@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
@@ -12,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/await.h"
 #include "server/role.h"
 
 /* Time limit for the end of a killed process: the driver does not give back its resources
@@ -32,66 +32,36 @@ static pid_t start(const struct throwaway *asked, int answer_fd)
 	_exit(127);
 }
 
-/* Return: whether there is something to be read, or an end, within the time */
-static bool await(int fd, unsigned patience_ms)
-{
-	struct pollfd waiting = {.fd = fd, .events = POLLIN};
-	int ready;
-
-	do
-		ready = poll(&waiting, 1, (int)patience_ms);
-	while (ready < 0 && errno == EINTR);
-	return ready > 0;
-}
-
 /* Others need its memory. A process that stays in the driver is left behind. Return: its status, 0:
  * still there */
 static int await_end(pid_t pid, int process)
 {
 	int status = 0;
 
-	if (!await(process, END_MS)) {
+	if (!await_input(process, END_MS)) {
 		kill(pid, SIGKILL);
-		await(process, END_MS);
+		await_input(process, END_MS);
 	}
 	waitpid(pid, &status, WNOHANG);
 	return status;
-}
-
-/* Return: whether the answer came whole, and in time */
-static bool receive(int fd, unsigned patience_ms, char *ret_answer, size_t size, bool *ret_in_time)
-{
-	size_t length = 0;
-	ssize_t n = 1;
-
-	*ret_in_time = true;
-	while (n > 0 && length < size) {
-		*ret_in_time = await(fd, patience_ms);
-		n = *ret_in_time ? read(fd, ret_answer + length, size - length) : 0;
-		length += n > 0 ? (size_t)n : 0;
-	}
-	return length == size;
 }
 
 static int hear(const struct throwaway *asked, pid_t pid, int answer_fd, void *ret_answer, size_t size,
 	int *ret_status)
 {
 	int process = (int)syscall(SYS_pidfd_open, pid, 0), error = errno;
-	bool in_time = false;
-	bool is_whole = process >= 0 && receive(answer_fd, asked->patience_ms, ret_answer, size, &in_time);
+	int r = process < 0 ? -error : await_answer(answer_fd, asked->patience_ms, ret_answer, size);
 
-	if (!in_time)
+	if (process < 0 || r == -ETIMEDOUT)
 		kill(pid, SIGKILL);
 	/* The process is not in the driver yet. */
 	if (process < 0) {
 		waitpid(pid, NULL, 0);
-		return -error;
+		return r;
 	}
 	*ret_status = await_end(pid, process);
 	close(process);
-	if (!in_time)
-		return -ETIMEDOUT;
-	return is_whole ? 0 : -EPROTO;
+	return r;
 }
 
 int throwaway_ask(const struct throwaway *asked, void *ret_answer, size_t size, int *ret_status)

@@ -3,7 +3,6 @@
 #include "server/backend/cuda/peers.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/socket.h"
+#include "server/await.h"
 #include "server/backend/backend.h"
 #include "server/backend/cuda/driver.h"
 #include "server/log.h"
@@ -86,19 +86,11 @@ static void maker_main(const struct backend_probe *probe, int socket)
 	_exit(0);
 }
 
-/* Return: whether something can be read within the patience */
-static bool await(int socket)
-{
-	struct pollfd waiting = {.fd = socket, .events = POLLIN};
-
-	return poll(&waiting, 1, PATIENCE_MS) == 1;
-}
-
 static void take_chunks(struct trial *trial, int socket)
 {
 	static struct packet packet;
 
-	while (await(socket) && packet_receive(socket, &packet) == 0) {
+	while (await_input(socket, PATIENCE_MS) && packet_receive(socket, &packet) == 0) {
 		if (packet.length == 1 && packet.bytes[0] < PLACE_DEVICES && packet.fd_count == 1 &&
 			trial->chunks[packet.bytes[0]] < 0)
 			trial->chunks[packet.bytes[0]] = packet_take_fd(&packet, 0);
@@ -258,7 +250,8 @@ static void take_answer(struct tester *tester, enum step step)
 
 	if (tester->socket < 0)
 		return;
-	if (await(tester->socket) && recv(tester->socket, &found, sizeof(found), 0) == sizeof(found)) {
+	if (await_input(tester->socket, PATIENCE_MS) &&
+		recv(tester->socket, &found, sizeof(found), 0) == sizeof(found)) {
 		tester->found[step] = found;
 		return;
 	}

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/await.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/peers.h"
 
@@ -113,23 +113,6 @@ static void child_main(int fd)
 	_exit(written == (ssize_t)sizeof(answer) ? 0 : 1);
 }
 
-static bool receive(int fd, struct answer *ret_answer)
-{
-	struct pollfd waiting = {.fd = fd, .events = POLLIN};
-	size_t length = 0;
-	ssize_t n = 1;
-	int ready;
-
-	while (n > 0 && length < sizeof(*ret_answer)) {
-		do {
-			ready = poll(&waiting, 1, PATIENCE_MS);
-		} while (ready < 0 && errno == EINTR);
-		n = ready == 1 ? read(fd, (char *)ret_answer + length, sizeof(*ret_answer) - length) : 0;
-		length += n > 0 ? (size_t)n : 0;
-	}
-	return length == sizeof(*ret_answer);
-}
-
 static CUresult failed(struct backend_probe *ret_probe, const char *why)
 {
 	memset(ret_probe, 0, sizeof(*ret_probe));
@@ -155,7 +138,7 @@ CUresult cuda_probe(struct backend_probe *ret_probe)
 	if (!child)
 		child_main(ends[1]);
 	close(ends[1]);
-	heard = receive(ends[0], &answer);
+	heard = !await_answer(ends[0], PATIENCE_MS, &answer, sizeof(answer));
 	close(ends[0]);
 	if (!heard)
 		kill(child, SIGKILL);
