@@ -152,7 +152,7 @@ void array_reclaim_all(struct executor *executor)
 		free_first(executor);
 }
 
-static void bury(struct executor *executor, struct array *array)
+static void reclaim_later(struct executor *executor, struct array *array)
 {
 	struct array_reclaim *reclaim = &executor->modules.array_reclaim;
 
@@ -167,7 +167,7 @@ static void bury(struct executor *executor, struct array *array)
 
 /* Queues the arrays that were dropped before the drain with this ticket began. That drain has
  * succeeded. */
-static void bury_dropped(struct tenant *tenant, uint64_t ticket)
+static void reclaim_dropped(struct tenant *tenant, uint64_t ticket)
 {
 	struct array **at = &tenant->arrays.dropped, *array;
 
@@ -177,7 +177,7 @@ static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 			continue;
 		}
 		*at = array->next;
-		bury(tenant->executor, array);
+		reclaim_later(tenant->executor, array);
 	}
 }
 
@@ -188,7 +188,7 @@ static void drop_finish(struct job *job)
 	if (job->executor->modules.array_reclaim.bytes > ARRAY_RECLAIM_BYTES)
 		module_worker_enter_gap(job->executor, job->tenant, job->since);
 	graph_free_forgotten(job->tenant, job->ticket);
-	bury_dropped(job->tenant, job->ticket);
+	reclaim_dropped(job->tenant, job->ticket);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
@@ -246,7 +246,7 @@ void array_table_deinit(struct tenant *tenant)
 		if (array)
 			drop(tenant, slot, array);
 	}
-	bury_dropped(tenant, UINT64_MAX);
+	reclaim_dropped(tenant, UINT64_MAX);
 	free(atomic_load_explicit(&tenant->arrays.arrays, memory_order_relaxed));
 	atomic_store_explicit(&tenant->arrays.arrays, NULL, memory_order_relaxed);
 }

@@ -112,7 +112,7 @@ static void fail(struct job *job, struct module *module, CUresult result)
 	const uint64_t wanted[] = {variables->bytes, variables->is_managed};
 
 	if (module && module->backend)
-		module_worker_bury(job->executor, module);
+		module_worker_reclaim(job->executor, module);
 	else
 		free(module);
 	job_reply(job, result, wanted, result == CUDA_ERROR_NOT_READY ? 2 : 0, job->load->log);

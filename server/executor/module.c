@@ -291,7 +291,7 @@ void module_table_deinit(struct tenant *tenant)
 			module_leave(tenant, table->modules[id]);
 			/* Kernels of the module may be on the device: of a program that was
 			 * killed. */
-			module_worker_bury(tenant->executor, table->modules[id]);
+			module_worker_reclaim(tenant->executor, table->modules[id]);
 		}
 	free(table->modules);
 	free(atomic_load_explicit(&table->functions, memory_order_relaxed));

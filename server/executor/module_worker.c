@@ -77,12 +77,12 @@ static void reclaim_all(struct executor *executor)
 void module_worker_end(struct executor *executor, struct module *module)
 {
 	if (executor->ops->module_waits(module->backend))
-		module_worker_bury(executor, module);
+		module_worker_reclaim(executor, module);
 	else
 		unload(executor, module);
 }
 
-void module_worker_bury(struct executor *executor, struct module *module)
+void module_worker_reclaim(struct executor *executor, struct module *module)
 {
 	struct module_worker *worker = &executor->modules;
 

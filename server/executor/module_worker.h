@@ -67,7 +67,7 @@ void module_worker_wake(struct executor *executor);
 void module_worker_tell(struct executor *executor, uint64_t now);
 
 /** Queues a module without a session to be unloaded in a gap, and freed. Module thread. */
-void module_worker_bury(struct executor *executor, struct module *module);
+void module_worker_reclaim(struct executor *executor, struct module *module);
 /** The same for a module that is not in use any more, also not on the device: unloads it now if the
  * driver would not wait. */
 void module_worker_end(struct executor *executor, struct module *module);

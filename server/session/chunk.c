@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "protocol/wire.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
-#include "protocol/wire.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/records.h"
