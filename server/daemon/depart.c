@@ -11,10 +11,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "protocol/place.h"
-#include "protocol/socket.h"
-#include "server/config/config.h"
 #include "server/daemon/handover.h"
+#include "server/daemon/neighbour.h"
 #include "server/daemon/life.h"
 #include "server/daemon/requests.h"
 #include "server/log.h"
@@ -42,9 +40,8 @@
 #define PATIENCE_US UINT64_C(10000000)
 #define MAKING_US   UINT64_C(90000000)
 /* Time limit of the session's own work, which has ended before. */
-#define LET_GO_MS	5000u
-#define CONNECT_SECONDS 1u
-#define TEXT_BYTES	400u
+#define LET_GO_MS  5000u
+#define TEXT_BYTES 400u
 
 #define SILENT "the other device's daemon does not answer"
 
@@ -461,11 +458,9 @@ static void on_look(void *context)
 static bool connect_to(struct departure *departure)
 {
 	const struct daemon *daemon = departure->daemon;
-	char path[PLACE_BYTES];
-	int socket;
+	int socket = neighbour_connect(daemon, departure->to);
 
-	if (!place_of_device(daemon->config->socket, departure->to, path) ||
-		socket_connect(path, CONNECT_SECONDS, &socket))
+	if (socket < 0)
 		return false;
 	departure->connection = connection_new(daemon->loop, CONNECTION_OURS, socket, HOLDINGS_ENTRIES_MAX,
 		on_message, on_closed, departure);

@@ -6,13 +6,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "protocol/place.h"
 #include "protocol/wire.h"
-#include "server/config/config.h"
+#include "server/daemon/neighbour.h"
 #include "server/daemon/sharing.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -106,28 +103,6 @@ static void on_timer(void *context)
 	give_up(context, "its daemon does not answer");
 }
 
-/* Without waiting. Return: a socket, or -errno */
-static int connect_to(const struct daemon *daemon, unsigned device)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char path[PLACE_BYTES];
-	int fd, error;
-
-	/* The service starts only with a name for each device's socket. */
-	if (!place_of_device(daemon->config->socket, device, path) ||
-		strlen(path) >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
-		return fd;
-	error = errno;
-	close(fd);
-	return -error;
-}
-
 static void on_closed(void *context, const char *reason);
 
 /* Return: 0 or -errno */
@@ -139,7 +114,7 @@ static int ask(struct borrowing *borrowing)
 	const struct wire_message message = {.type = WIRE_LEND_MEMORY,
 		.id = 1,
 		.lend = {.token = {token[0], token[1]}, .uid = request->session->uid}};
-	int fd = connect_to(daemon, WIRE_TOKEN_DEVICE(token));
+	int fd = neighbour_connect(daemon, WIRE_TOKEN_DEVICE(token));
 
 	if (fd < 0)
 		return fd;

@@ -1,4 +1,4 @@
-// The record of a child (holder/store.h): written by worker_changed(), read by adopt/adopt.c.
+// The record of a child (holder/store.h): written by workers_save(), read by adopt/adopt.c.
 
 #ifndef FRMPS_SERVER_WORKER_RECORD_H
 #define FRMPS_SERVER_WORKER_RECORD_H
