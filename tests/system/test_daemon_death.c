@@ -594,27 +594,6 @@ START_TEST(with_the_holder_everything_ends)
 }
 END_TEST
 
-/* By its name: one that does not listen any more cannot be asked for its pid. */
-static pid_t find_daemon(void)
-{
-	pid_t pids[16], found = 0;
-	int count = service_children(&service, pids, 16);
-
-	for (int i = 0; i < count; i++) {
-		char path[64], name[32] = "";
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/%d/comm", (int)pids[i]);
-		file = fopen(path, "r");
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "frmps-daemon\n"))
-			found = pids[i];
-		if (file)
-			fclose(file);
-	}
-	ck_assert_int_gt(found, 0);
-	return found;
-}
-
 START_TEST(a_service_that_is_told_to_stop_still_lets_programs_finish)
 {
 	struct child child = child_start(busy);
@@ -626,7 +605,7 @@ START_TEST(a_service_that_is_told_to_stop_still_lets_programs_finish)
 	ck_assert(service_log_wait(&service, "stopping: waits", 1, 60));
 	/* Once more in the middle of that. */
 	for (int i = 0; i < 2; i++) {
-		kill_and_wait(find_daemon(), SIGKILL);
+		kill_and_wait(status_daemon(&service), SIGKILL);
 		lives++;
 		wait_back();
 	}
