@@ -562,11 +562,20 @@ static void hold_or_go_on(void)
 	}
 }
 
+/* Return: true as long as everything is to stay on the ring */
+static bool is_paused(void)
+{
+	uint32_t pace = LOOPBACK_IS_TO_PAUSE;
+
+	atomic_compare_exchange_strong(&loopback->pace, &pace, LOOPBACK_PAUSED);
+	return pace != LOOPBACK_WORKS;
+}
+
 static void work(void)
 {
 	verdicts();
 	hold_or_go_on();
-	if (word_relaxed(&loopback->paused) || word_relaxed(&self.view.server->state) != SHM_SESSION_RUNNING)
+	if (is_paused() || word_relaxed(&self.view.server->state) != SHM_SESSION_RUNNING)
 		return;
 	while (turn())
 		continue;

@@ -26,11 +26,14 @@ struct loopback_note {
 	uint64_t other_seq;
 };
 
+/* The service takes no command from PAUSED on. */
+enum loopback_pace { LOOPBACK_WORKS, LOOPBACK_IS_TO_PAUSE, LOOPBACK_PAUSED };
+
 struct loopback {
 	/* The test's wishes. */
 	word32 mute;	      /* accept, but never answer */
 	word32 deaths;	      /* hang up on that many clients that greet: their daemon has died */
-	word32 paused;	      /* leave everything on the ring */
+	word32 pace;	      /* enum loopback_pace; shim_pause() */
 	word32 out_of_memory; /* answer every mapping so */
 	word64 fault;	      /* verdict to give: CUresult */
 	word32 late;	      /* CUresult of a late error to report */

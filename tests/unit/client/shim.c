@@ -3,6 +3,7 @@
 #include "tests/unit/client/shim.h"
 
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/state/session.h"
@@ -50,10 +51,13 @@ uint8_t *shim_pattern(size_t bytes, unsigned int seed)
 
 void shim_pause(void)
 {
-	word_set(&loopback->paused, 1);
+	word_set(&loopback->pace, LOOPBACK_IS_TO_PAUSE);
+	/* What the service has begun would go on. It looks each millisecond. */
+	while (word_acquire(&loopback->pace) == LOOPBACK_IS_TO_PAUSE)
+		syscall(SYS_sched_yield);
 }
 
 void shim_resume(void)
 {
-	word_set(&loopback->paused, 0);
+	word_set(&loopback->pace, LOOPBACK_WORKS);
 }

@@ -32,8 +32,10 @@ void shim_attach(void);
 /** Bytes that differ from place to place; the caller frees them. */
 uint8_t *shim_pattern(size_t bytes, unsigned int seed);
 
-/** Stops and starts the service's work on the ring. */
+/** Stops the service's work on the ring: everything stays there from the return on. There is a
+ * session. */
 void shim_pause(void);
+/** Lets the service go on. */
 void shim_resume(void);
 
 #endif

@@ -378,7 +378,7 @@ TEST(memory_3, freed_memory_follows_its_stream)
 	OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
 	OK(cuDeviceGetDefaultMemPool(&pool, 0));
 	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
-	word_set(&loopback->paused, 1);
+	shim_pause();
 	OK(cuMemAllocAsync(&a, 1 * MiB, s));
 	OK(cuMemFreeAsync(a, s));
 	FAILS(cuMemFreeAsync(a, s), INVALID_VALUE);
@@ -387,7 +387,7 @@ TEST(memory_3, freed_memory_follows_its_stream)
 	OK(cuMemFreeAsync(b, s));
 	OK(cuMemAllocAsync(&b, 1 * MiB, t));
 	ck_assert(b + MiB <= a || a + MiB <= b);
-	word_set(&loopback->paused, 0);
+	shim_resume();
 	OK(cuStreamSynchronize(s));
 	OK(cuMemAllocAsync(&c, 1 * MiB, t));
 	ck_assert_uint_eq(c, a);
