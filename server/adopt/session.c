@@ -105,9 +105,9 @@ static void read_request(struct adoption *adoption, struct session *session, con
 	session->again.window = kept->window.address;
 	window_hold(&session->domain->windows, kept->window.address, kept->window.bytes);
 	connection_deliver(session->connection);
-	if (!session->request || !worker)
+	if (!session->request || session->request->place != REQUEST_HERE || !worker)
 		return;
-	session->request->sent = true;
+	session->request->place = REQUEST_AT_WORKER;
 	session->request->worker = worker->number;
 	session->request->worker_id = kept->request.id;
 	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, session, NULL);

@@ -250,7 +250,7 @@ static void on_answer(void *context, const struct wire_reply *reply, const char 
 	struct request *request = context;
 	struct daemon *daemon = request->session->daemon;
 
-	request->compiler = NULL;
+	request->place = REQUEST_HERE;
 	if (reply && reply->code != CUDA_ERROR_ILLEGAL_STATE && has_crashed(request))
 		request->session->crashed = (struct session_compilation){0};
 	if (!timer_running(daemon->compiling.idle))
@@ -284,6 +284,7 @@ static bool send(struct request *request, struct compiler *compiler)
 		count += fds[count] != NULL;
 	}
 	if (count == wanted) {
+		request->place = REQUEST_AT_COMPILER;
 		request->compiler = compiler;
 		compiler_request(compiler, &message, fds, count, on_answer, request);
 	}
@@ -335,7 +336,7 @@ static void advance(struct daemon *daemon)
 
 	while (!daemon->leaving && (request = next(daemon))) {
 		TAILQ_REMOVE(&daemon->compiling.waiting, request, compile_link);
-		request->waits_for_compiler = false;
+		request->place = REQUEST_HERE;
 		begin(request);
 	}
 }
@@ -351,19 +352,17 @@ void compiling_begin(struct request *request)
 		return;
 	}
 	request->target = shared_fd_unref(request->target);
-	request->waits_for_compiler = true;
+	request->place = REQUEST_QUEUES;
 	TAILQ_INSERT_TAIL(&daemon->compiling.waiting, request, compile_link);
 	advance(daemon);
 }
 
 void compiling_forget(struct request *request)
 {
-	if (request->waits_for_compiler)
+	if (request->place == REQUEST_QUEUES)
 		TAILQ_REMOVE(&request->session->daemon->compiling.waiting, request, compile_link);
-	if (request->compiler)
+	if (request->place == REQUEST_AT_COMPILER)
 		compiler_end(request->compiler);
-	request->waits_for_compiler = false;
-	request->compiler = NULL;
 	request->target = shared_fd_unref(request->target);
 }
 

@@ -53,6 +53,7 @@ void lending_forget(struct request *request)
 	if (!borrowing)
 		return;
 	request->borrowing = NULL;
+	request->place = REQUEST_HERE;
 	connection_shutdown(borrowing->connection);
 	timer_free(borrowing->timer);
 	free(borrowing);
@@ -145,6 +146,7 @@ void lending_borrow(struct request *request, lending_end_fn *end_call)
 	}
 	*borrowing = (struct borrowing){.request = request, .end = end_call};
 	request->borrowing = borrowing;
+	request->place = REQUEST_AT_LENDER;
 	borrowing->timer = timer_new(request->session->daemon->loop, on_timer, borrowing);
 	r = borrowing->timer ? ask(borrowing) : -ENOMEM;
 	if (!r)

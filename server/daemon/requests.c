@@ -86,11 +86,12 @@ static struct request *request_free(struct request *request)
 void request_cancel(struct request *request)
 {
 	request->session->request = NULL;
-	request->cancelled = true;
 	/* No holding will record the chunk. */
 	if (request->chunk && !request->chunk->holders)
 		chunk_doom(request->chunk);
-	if (!request->sent)
+	if (request->place == REQUEST_AT_WORKER)
+		request->place = REQUEST_CANCELLED;
+	else
 		request_free(request);
 }
 
@@ -163,6 +164,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 	struct shared_fd *file = file_for_session(request, reply);
 	const struct wire_reply all = with_log(request, reply);
 
+	request->place = REQUEST_ANSWERED;
 	send_reply(session, request->session_id, &all, file);
 	shared_fd_unref(file);
 	if (!reply->code && message_is_kept(request->message.type))
@@ -322,17 +324,20 @@ static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
-	/* These checks may end the session: meanwhile the request counts as sent. */
-	bool lost = !request->cancelled && is_void(request, worker, reply);
-	bool flawed = !request->cancelled && !lost && is_flawed(request, worker, reply, packet);
+	/* These checks may end the session, and with the session the request. */
+	bool lost = request->place == REQUEST_AT_WORKER && is_void(request, worker, reply);
+	bool flawed =
+		request->place == REQUEST_AT_WORKER && !lost && is_flawed(request, worker, reply, packet);
 
-	request->sent = false;
 	/* Before the loss is judged. */
 	worker->asked |= !reply;
-	if (request->cancelled)
+	if (request->place == REQUEST_CANCELLED) {
 		request_free(request);
-	else if (flawed ? ++request->session->deaths >= DEATHS_MOST
-			: !reply && is_deadly(request->session, worker))
+		return;
+	}
+	request->place = REQUEST_HERE;
+	if (flawed ? ++request->session->deaths >= DEATHS_MOST
+		   : !reply && is_deadly(request->session, worker))
 		reject_deadly(request->session); /* frees the request */
 	else if (flawed)
 		request_advance(request);
@@ -349,7 +354,7 @@ static void on_answer(
 /* Call before the request goes to this worker as its next. */
 static void be_sent(struct request *request, const struct worker *worker)
 {
-	request->sent = true;
+	request->place = REQUEST_AT_WORKER;
 	request->worker = worker->number;
 	request->worker_id = worker->next_request;
 	session_changed(request->session);
@@ -359,7 +364,7 @@ static void be_sent(struct request *request, const struct worker *worker)
  * this one has taken. */
 static void be_nowhere(struct request *request)
 {
-	request->sent = false;
+	request->place = REQUEST_HERE;
 	request->worker = 0;
 	session_changed(request->session);
 }
@@ -441,14 +446,16 @@ static void on_chunk(
 {
 	struct request *request = context;
 
-	be_nowhere(request);
 	if (reply && !reply->code)
 		take_chunk(request, reply, packet);
-	if (request->cancelled && request->chunk)
-		chunk_doom(request->chunk);
-	if (request->cancelled)
+	if (request->place == REQUEST_CANCELLED) {
+		if (request->chunk)
+			chunk_doom(request->chunk);
 		request_free(request);
-	else if (!reply && is_deadly(request->session, keeper))
+		return;
+	}
+	be_nowhere(request);
+	if (!reply && is_deadly(request->session, keeper))
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply)
 		reclaim_await(request);
@@ -631,7 +638,7 @@ static bool awaits_unpinning(const struct request *request)
 
 bool request_is_under_way(const struct request *request)
 {
-	return request->sent || chunk_is_own(request->chunk);
+	return request->place == REQUEST_AT_WORKER || chunk_is_own(request->chunk);
 }
 
 void request_advance(struct request *request)
@@ -639,8 +646,7 @@ void request_advance(struct request *request)
 	struct worker *worker = domain_serving(request->session->domain);
 	enum message_route route = message_row(request->message.type)->route;
 
-	if (request->sent || request->compiler || request->waits_for_compiler || request->borrowing ||
-		request->session->answer == SESSION_ANSWER_REPLY || request->session->daemon->adopting)
+	if (request->place != REQUEST_HERE || request->session->daemon->adopting)
 		return;
 	be_nowhere(request);
 	reclaim_forget(request);

@@ -16,6 +16,17 @@ struct compiler;
 struct session;
 struct shared_fd;
 
+/* Who has a request. */
+enum request_place {
+	REQUEST_HERE,	     /* the daemon, until there is what the next step needs */
+	REQUEST_AT_WORKER,   /* a keeper or executor, which will answer */
+	REQUEST_QUEUES,	     /* the daemon, in compiling.waiting */
+	REQUEST_AT_COMPILER, /* a compiler, which will answer */
+	REQUEST_AT_LENDER,   /* the daemon of another device */
+	REQUEST_ANSWERED,    /* the daemon: the answer leaves at the end of the turn */
+	REQUEST_CANCELLED,   /* a keeper or executor, whose answer frees the request */
+};
+
 struct request {
 	TAILQ_ENTRY(request) link; /* reclaim.waiting */
 	struct session *session;
@@ -23,24 +34,22 @@ struct request {
 	struct wire_message message; /* points into bytes */
 	struct shared_fd *fd;	     /* image or host memory */
 	struct chunk *chunk;
-	bool sent;	    /* an answer will come, from keeper or executor */
-	uint32_t worker;    /* the worker that has the request, */
+	enum request_place place;
+	uint32_t worker;    /* the worker that has the request, or has answered in this turn, */
 	uint64_t worker_id; /* and the number of the request there */
 	/* place among the requests that wait for memory (reclaim.h); 0: does not wait */
 	uint64_t turn;
 	uint64_t refused_memory_us; /* when the keeper first had none for the request; 0: never */
-	bool cancelled;
 	/* RESERVE_WINDOW: taken, until a holding has the window (effect.h); else WINDOW_NONE */
 	uint64_t window;
 	/* compiling.h */
 	bool is_text;		   /* the module must become code before an executor loads it */
 	uint64_t code_bytes;	   /* bytes of the code in `fd`; 0: `fd` is no compiled code */
 	char *log;		   /* of that compilation */
-	bool waits_for_compiler;   /* in compiling.waiting */
-	struct compiler *compiler; /* has the request; NULL: none */
+	struct compiler *compiler; /* REQUEST_AT_COMPILER */
 	struct shared_fd *target;  /* the compiler writes code there */
 	TAILQ_ENTRY(request) compile_link;
-	struct borrowing *borrowing; /* lending.h; NULL: none is under way */
+	struct borrowing *borrowing; /* REQUEST_AT_LENDER: lending.h; else NULL */
 	_Alignas(8) uint8_t bytes[];
 };
 

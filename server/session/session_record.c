@@ -19,7 +19,7 @@ void session_changed(struct session *session)
  * socket until the program has its own. */
 static struct kept_call call_of(const struct request *request)
 {
-	return request->sent || request->session->answer == SESSION_ANSWER_REPLY
+	return request->place == REQUEST_AT_WORKER || request->place == REQUEST_ANSWERED
 		       ? (struct kept_call){request->worker, request->worker_id}
 		       : (struct kept_call){0};
 }

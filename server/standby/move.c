@@ -369,7 +369,7 @@ void move_look(struct session *session)
 		return;
 	if (worker_is_immovable(session->destination, session->number))
 		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
-	else if (request && request->sent)
+	else if (request && request->place == REQUEST_AT_WORKER)
 		return;
 	else
 		let_go(move);

@@ -340,7 +340,7 @@ TEST(drain, requests_wait_from_the_beginning)
 	begin(device_drain_begin);
 	fake_request(fake, &clients[1], &query, -1);
 	ck_assert_int_eq(fake_session(fake, 1)->memory, SESSION_MEMORY_HERE);
-	ck_assert(!fake_session(fake, 1)->request->sent);
+	ck_assert_int_eq(fake_session(fake, 1)->request->place, REQUEST_HERE);
 	AWAIT(is_answered);
 	fake_expect_nothing(fake, clients[1].socket);
 	refill();
@@ -364,7 +364,7 @@ TEST(drain, a_request_under_way_ends_first)
 
 	boot();
 	fake_request(fake, &clients[1], &query, -1);
-	ck_assert(fake_session(fake, 1)->request->sent);
+	ck_assert_int_eq(fake_session(fake, 1)->request->place, REQUEST_AT_WORKER);
 	begin(device_drain_begin);
 	fake_skip(fake);
 	fake_turn(fake);
