@@ -151,8 +151,8 @@ static void expect_empty(void)
 	ck_assert(is_device("drained"));
 	ck_assert_int_eq(count_executors(), 0);
 	ck_assert(!has_keeper());
-	/* The daemon alone; the holder is their parent. What a daemon had just begun to start when it
-	 * died ends by itself. */
+	/* The daemon alone; the holder is their parent. A child that a killed daemon had just begun
+	 * to start ends by itself. */
 	while (service_children(&service, pids, 8) != 1 && ++waited < LATER_S * 100)
 		pass_time(10);
 	ck_assert_int_eq(service_children(&service, pids, 8), 1);
