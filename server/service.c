@@ -81,9 +81,9 @@ static void kill_worker(struct worker *worker)
 
 void daemon_leave(struct daemon *daemon)
 {
-	if (daemon->leaving)
+	if (daemon->phase == DAEMON_LEAVES)
 		return;
-	daemon->draining = daemon->leaving = true;
+	daemon->phase = DAEMON_LEAVES;
 	daemon->listener = listener_free(daemon->listener);
 	witnesses_dismiss(daemon);
 	sessions_end_all(
@@ -103,7 +103,7 @@ static void on_stop_timer(void *context)
 {
 	struct daemon *daemon = context;
 
-	if (daemon->leaving)
+	if (daemon->phase == DAEMON_LEAVES)
 		for_all_workers(daemon, kill_worker);
 	else
 		daemon_leave(daemon);
@@ -111,9 +111,9 @@ static void on_stop_timer(void *context)
 
 void daemon_stop(struct daemon *daemon)
 {
-	if (daemon->leaving)
+	if (daemon->phase == DAEMON_LEAVES)
 		return;
-	if (daemon->draining || TAILQ_EMPTY(&daemon->sessions) || !daemon->stop_seconds) {
+	if (daemon->phase == DAEMON_STOPS || TAILQ_EMPTY(&daemon->sessions) || !daemon->stop_seconds) {
 		daemon_leave(daemon);
 		return;
 	}
@@ -122,7 +122,7 @@ void daemon_stop(struct daemon *daemon)
 	notify_manager("STOPPING=1");
 	/* The socket is closed last: operators can see and end the programs that the daemon waits
 	 * for. */
-	daemon->draining = true;
+	daemon->phase = DAEMON_STOPS;
 	daemon->stop_until_us = timer_now_us() + daemon->stop_seconds * 1000000;
 	timer_start(daemon->stop_timer, daemon->stop_seconds * 1000);
 }
@@ -253,10 +253,10 @@ void daemon_settle(struct daemon *daemon)
 	do {
 		while (settle_one(daemon))
 			;
-		if (daemon->draining && !daemon->leaving && TAILQ_EMPTY(&daemon->sessions))
+		if (daemon->phase == DAEMON_STOPS && TAILQ_EMPTY(&daemon->sessions))
 			daemon_leave(daemon);
 	} while (daemon->due || daemon->crew.is_due);
-	if (daemon->leaving && !children_are_there(daemon))
+	if (daemon->phase == DAEMON_LEAVES && !children_are_there(daemon))
 		uv_stop(daemon->loop);
 }
 

@@ -64,7 +64,7 @@ MUTATIONS = (
     Mutation("the GPU has what the device has not", "server/session/guarantee.c",
              "if (is_part(session->daemon) && held + leaving(session->daemon) > most)", "if (!most && held + leaving(session->daemon) > most)", "server/daemon/test_requests"),
     Mutation("a service that has failed is ready", "server/daemon/children.c",
-             "if (daemon->ready || daemon_ends(daemon) || !daemon->device_known", "if (daemon->ready || !daemon->device_known",
+             "if (daemon->phase != DAEMON_STARTS || daemon_ends(daemon) || !daemon->device_known", "if (daemon->phase != DAEMON_STARTS || !daemon->device_known",
              "server/fault/test_promote"),
     Mutation("what is left behind waits for a pause for ever", "server/executor/deferred.c",
              "return make_gap_for_old(executor);", "return make_gap_for_old(executor) && !executor;", "server/executor/test_gate"),

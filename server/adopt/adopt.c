@@ -60,7 +60,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->next_domain = kept.next_domain;
 	daemon->keeper_number = kept.keeper_number;
 	daemon->crew.epoch = kept.epoch + 1;
-	daemon->ready = kept.ready;
+	daemon->phase = kept.ready ? DAEMON_SERVES : DAEMON_STARTS;
 	daemon->health = kept.health;
 	/* The drain was not over: programs go on. */
 	if (daemon->health.state == DEVICE_DRAINING)

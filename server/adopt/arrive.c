@@ -248,7 +248,7 @@ static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *tex
 	const char *why;
 
 	*ret_code = CUDA_ERROR_NOT_SUPPORTED;
-	if (!daemon->device_known || daemon->draining || daemon_has_failed(daemon) ||
+	if (!daemon->device_known || daemon->phase >= DAEMON_STOPS || daemon_has_failed(daemon) ||
 		!daemon_offers_device(daemon))
 		return "the other device is not served now: it starts, is drained, or has failed";
 	if (head->capability != daemon_capability(daemon))

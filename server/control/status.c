@@ -446,7 +446,7 @@ static json_t *stop_json(const struct daemon *daemon)
 {
 	uint64_t now_us = timer_now_us(), until_us = daemon->stop_until_us;
 
-	return daemon->draining
+	return daemon->phase >= DAEMON_STOPS
 		       ? json_integer((json_int_t)(until_us > now_us ? (until_us - now_us) / 1000 : 0))
 		       : json_null();
 }
@@ -461,8 +461,8 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 		"version", SERVER_VERSION, "backend", daemon->heritage->backend, "socket", foreign(path),
 		"devices", (int)daemon_devices(daemon), "pid", (int)getpid(), "holder", (int)getppid(),
 		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
-		stop_json(daemon), "ready", daemon->ready, "keeper", keeper_json(daemon), "device",
-		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
+		stop_json(daemon), "ready", daemon->phase != DAEMON_STARTS, "keeper", keeper_json(daemon),
+		"device", device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
 		run_as_json(daemon->heritage), "partitions", partitions_json(daemon), "swap",
 		swap_json(daemon, uid, all), "domains", domains_json(daemon, uid, all), "counters",
 		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",

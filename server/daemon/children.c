@@ -68,8 +68,8 @@ void children_look_ready(struct daemon *daemon)
 {
 	char text[300], path[PLACE_BYTES];
 
-	if (daemon->ready || daemon_ends(daemon) || !daemon->device_known || !daemon->keeper ||
-		daemon->keeper->state != WORKER_WARM)
+	if (daemon->phase != DAEMON_STARTS || daemon_ends(daemon) || !daemon->device_known ||
+		!daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
 	/* The service would refuse every program. */
 	if (guarantee_refuses_rules(daemon, &daemon->rules, text, sizeof(text))) {
@@ -77,7 +77,7 @@ void children_look_ready(struct daemon *daemon)
 		daemon->exit_code = EX_CONFIG;
 		return;
 	}
-	daemon->ready = true;
+	daemon->phase = DAEMON_SERVES;
 	daemon_socket(daemon, path);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
 		daemon->device.name, daemon->device.driver_version, path);
@@ -237,7 +237,7 @@ void children_closed(void *context, const char *reason)
 	char text[128];
 
 	snprintf(text, sizeof(text), "its connection is over: %s", reason);
-	if (!worker->daemon->leaving)
+	if (worker->daemon->phase != DAEMON_LEAVES)
 		worker_terminate(worker, text);
 }
 
@@ -249,7 +249,7 @@ static void note_terminated(struct worker *worker)
 {
 	const struct event_about about = events_about_user(worker->domain);
 
-	if (worker->daemon->leaving || daemon_is_drained(worker->daemon) ||
+	if (worker->daemon->phase == DAEMON_LEAVES || daemon_is_drained(worker->daemon) ||
 		(worker->domain && worker->domain->retiring))
 		log_debug("%s", worker->end_text);
 	else
@@ -348,7 +348,7 @@ static void executor_gone(struct domain *domain, struct worker *worker)
 	domain_fill_all(domain);
 	due_domain(domain, DOMAIN_DUE_END);
 	/* The device is known from an executor that started: this one is replaced. */
-	if (!worker->was_ready && !daemon->device_known && !daemon->leaving) {
+	if (!worker->was_ready && !daemon->device_known && daemon->phase != DAEMON_LEAVES) {
 		snprintf(reason, sizeof(reason), "no executor can start: %s",
 			worker->lost_text[0] ? worker->lost_text : "it ended (its messages are above)");
 		daemon_fail(daemon, reason);
@@ -359,7 +359,7 @@ static void keeper_gone(struct daemon *daemon, const struct worker *keeper)
 {
 	char text[400];
 
-	if (daemon->leaving)
+	if (daemon->phase == DAEMON_LEAVES)
 		daemon->keeper = NULL;
 	else if (!keeping_gone(daemon, keeper, text, sizeof(text)))
 		daemon_fail(daemon, text);

@@ -96,7 +96,7 @@ static struct compiler *start_one(struct daemon *daemon, uid_t uid)
 
 static void prepare_spare(struct daemon *daemon, uid_t uid)
 {
-	if (!daemon->leaving && !find_spare(daemon, uid))
+	if (daemon->phase != DAEMON_LEAVES && !find_spare(daemon, uid))
 		start_one(daemon, uid);
 }
 
@@ -334,7 +334,7 @@ static void advance(struct daemon *daemon)
 {
 	struct request *request;
 
-	while (!daemon->leaving && (request = next(daemon))) {
+	while (daemon->phase != DAEMON_LEAVES && (request = next(daemon))) {
 		TAILQ_REMOVE(&daemon->compiling.waiting, request, compile_link);
 		request->place = REQUEST_HERE;
 		begin(request);

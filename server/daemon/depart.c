@@ -105,7 +105,8 @@ static const char *refuses(const struct session *session)
 	const char *text;
 	uint64_t bytes = 0;
 
-	if (!session_is_live(session) || session->daemon->draining || !daemon_offers_device(session->daemon))
+	if (!session_is_live(session) || session->daemon->phase >= DAEMON_STOPS ||
+		!daemon_offers_device(session->daemon))
 		return "it is not served now: it starts or ends, or its device is drained; try again";
 	if (session->move)
 		return "it is being moved to another executor";

@@ -58,7 +58,7 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 {
 	const struct event_about nobody = events_about_user(NULL);
 
-	if (daemon_has_failed(daemon) || daemon->leaving)
+	if (daemon_has_failed(daemon) || daemon->phase == DAEMON_LEAVES)
 		return;
 	daemon->health.state = DEVICE_FAILED;
 	daemon->health.code = code;
@@ -77,7 +77,7 @@ static void end_domain(struct domain *domain, int32_t code, const char *text)
 	const struct event_about about = events_about_user(domain);
 	struct daemon *daemon = domain->daemon;
 
-	if (domain->retiring || daemon->leaving)
+	if (domain->retiring || daemon->phase == DAEMON_LEAVES)
 		return;
 	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &about,
 		"%s. The programs of uid %lld that it served get code %d", text,
@@ -113,7 +113,7 @@ static bool finds_no_device(const struct worker *worker)
 		    backend_is_of_device((CUresult)worker->lost_code);
 
 	/* An executor that runs as a user from its start may send anything. */
-	return gone && !worker->was_ready && worker->daemon->ready &&
+	return gone && !worker->was_ready && worker->daemon->phase != DAEMON_STARTS &&
 	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !serves_anybody(worker->daemon);
 }
 
@@ -191,7 +191,7 @@ bool device_take_stay(struct worker *worker)
 
 	snprintf(text, sizeof(text), "%s %d was killed and does not end: the kernel or a driver holds it",
 		role_name(worker->role), (int)worker->pid);
-	if (daemon->leaving) {
+	if (daemon->phase == DAEMON_LEAVES) {
 		log_error("%s: it is left behind", text);
 		return true;
 	}

@@ -487,7 +487,7 @@ static void on_look(void *context)
 
 	struct daemon *daemon = drain->daemon;
 
-	if (daemon->leaving)
+	if (daemon->phase == DAEMON_LEAVES)
 		return;
 	if (daemon_has_failed(daemon)) {
 		drain->phase = DRAIN_NOTHING;
@@ -515,7 +515,7 @@ void device_drain_begin(struct daemon *daemon, device_drain_done_fn *done, void 
 	char text[TEXT_BYTES];
 
 	await(drain, done, context);
-	if (daemon->draining) {
+	if (daemon->phase >= DAEMON_STOPS) {
 		say(drain, CUDA_ERROR_NOT_PERMITTED, "the service stops");
 		return;
 	}

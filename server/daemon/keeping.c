@@ -52,7 +52,7 @@ static void on_timer(void *context)
 {
 	struct daemon *daemon = context;
 
-	if (!daemon->keeper && !daemon->leaving)
+	if (!daemon->keeper && daemon->phase != DAEMON_LEAVES)
 		keeping_start(daemon);
 }
 
@@ -62,7 +62,7 @@ bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_
 	/* Its end is meant, or the next one starts with the device. */
 	if (daemon_is_drained(daemon))
 		return true;
-	if (!keeper->was_ready && !daemon->ready) {
+	if (!keeper->was_ready && daemon->phase == DAEMON_STARTS) {
 		snprintf(ret_text, text_size, "the keeper of the device memory cannot start: %s",
 			keeper->lost_text[0] ? keeper->lost_text : "it ended (its messages are above)");
 		return false;

@@ -93,7 +93,7 @@ static void on_nvml(void *context, const struct xid *xid)
 void witnesses_follow_device(struct daemon *daemon)
 {
 	/* The last executors may report ready during the shutdown. */
-	if (!daemon->leaving && !daemon_is_drained(daemon) && !of(daemon)->nvml)
+	if (daemon->phase != DAEMON_LEAVES && !daemon_is_drained(daemon) && !of(daemon)->nvml)
 		of(daemon)->nvml = nvml_new(
 			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
 }

@@ -39,7 +39,7 @@
 /* Not in the same round. */
 #define NEXT_TURN_MS 1u
 
-static const char draining[] = "the service stops, and waits only for the programs that it has";
+static const char stops[] = "the service stops, and waits only for the programs that it has";
 
 struct visitor *visitor_free(struct visitor *visitor)
 {
@@ -92,7 +92,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		return NULL;
 	}
 	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
-	text = daemon->draining ? draining : quota_refuses_session(daemon, &visitor->peer, &code);
+	text = daemon->phase >= DAEMON_STOPS ? stops : quota_refuses_session(daemon, &visitor->peer, &code);
 	if (text) {
 		refuse(visitor, code, text);
 		return NULL;
@@ -128,9 +128,9 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 /* The program asks what there is: it gets no session, and no executor starts for it. */
 static void describe(struct visitor *visitor, const struct wire_hello *hello)
 {
-	if (visitor->daemon->draining || !visitor->daemon->device_known) {
+	if (visitor->daemon->phase >= DAEMON_STOPS || !visitor->daemon->device_known) {
 		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY,
-			visitor->daemon->draining ? draining : "the device is not known yet");
+			visitor->daemon->phase >= DAEMON_STOPS ? stops : "the device is not known yet");
 		return;
 	}
 	handshake_describe(visitor->daemon, visitor->connection, &visitor->peer.subject, hello);

@@ -339,7 +339,7 @@ static void choose(struct domain *domain)
 {
 	struct worker *worker = promote_find_warm(domain);
 
-	if (domain->retiring || domain->daemon->leaving)
+	if (domain->retiring || domain->daemon->phase == DAEMON_LEAVES)
 		return;
 	if (worker)
 		activate(domain, worker);
@@ -502,7 +502,7 @@ void promote_warm(struct domain *domain, struct worker *worker)
 	struct promotion *promotion = &domain->promotion;
 
 	/* The last answer brings the standby here again. */
-	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
+	if (domain->retiring || domain->daemon->phase == DAEMON_LEAVES || worker->mirrors)
 		return;
 	if (incident_is_waiting(promotion->state))
 		activate(domain, worker);

@@ -75,7 +75,7 @@ void daemon_save(struct daemon *daemon)
 	kept.next_domain = daemon->next_domain;
 	kept.keeper_number = daemon->keeper_number;
 	kept.epoch = daemon->crew.epoch;
-	kept.ready = daemon->ready;
+	kept.ready = daemon->phase != DAEMON_STARTS;
 	kept.health = daemon->health;
 	kept.memory_default = daemon->memory_default;
 	kept.sm_default = daemon->sm_default;
@@ -98,7 +98,7 @@ void daemon_quit(struct daemon *daemon, uint64_t seconds)
 
 bool daemon_ends(const struct daemon *daemon)
 {
-	return daemon->leaving || daemon->due & DAEMON_DUE_LEAVE;
+	return daemon->phase == DAEMON_LEAVES || daemon->due & DAEMON_DUE_LEAVE;
 }
 
 void daemon_fail(struct daemon *daemon, const char *reason)

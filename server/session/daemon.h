@@ -76,6 +76,14 @@ struct compiling {
 	struct timer *idle; /* runs while a compiler may have nothing to do */
 };
 
+/* In this order, and LEAVES may follow any of them. */
+enum daemon_phase {
+	DAEMON_STARTS, /* waits for the first executor and the keeper */
+	DAEMON_SERVES,
+	DAEMON_STOPS,  /* refuses new programs, and waits for those that it has */
+	DAEMON_LEAVES, /* ends all sessions and workers */
+};
+
 struct daemon {
 	struct uv_loop_s *loop;
 	struct crew crew; /* keeper and executors */
@@ -135,8 +143,8 @@ struct daemon {
 	uint64_t class_default; /* the class of such sessions, at best (config.h) */
 	struct partitions partitions;
 	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
-	uint64_t stop_until_us; /* end of that time, while draining */
-	bool ready, draining, leaving;
+	uint64_t stop_until_us; /* end of that time; from DAEMON_STOPS on */
+	enum daemon_phase phase;
 	unsigned due;	  /* of enum daemon_due */
 	bool has_answers; /* a session's program gets an answer (due_answer()) */
 	bool has_changes; /* a session or a domain differs from its record (changes.h) */

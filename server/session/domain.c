@@ -41,8 +41,8 @@ static uint64_t idle_ms(const struct domain *domain)
 /* True if the domain may end while nobody uses it. */
 static bool is_idle(const struct domain *domain)
 {
-	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
-	       TAILQ_EMPTY(&domain->sessions);
+	return domain->assigned && !domain->retiring && domain->daemon->phase != DAEMON_LEAVES &&
+	       !domain->arrival && TAILQ_EMPTY(&domain->sessions);
 }
 
 static void on_idle(void *context)

@@ -55,7 +55,8 @@ unsigned domain_executors_wanted(const struct domain *domain)
 
 bool domain_may_have_executors(const struct domain *domain)
 {
-	return !domain->retiring && !domain->daemon->leaving && !daemon_is_drained(domain->daemon);
+	return !domain->retiring && domain->daemon->phase != DAEMON_LEAVES &&
+	       !daemon_is_drained(domain->daemon);
 }
 
 unsigned domain_spares(const struct daemon *daemon)

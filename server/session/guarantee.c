@@ -212,7 +212,8 @@ bool guarantee_refuses(const struct session *session, char *ret_text, size_t siz
 /* At the start, capacity() counts only the minimum that every program needs. */
 static uint64_t most_for_one(const struct daemon *daemon, const struct rules *rules)
 {
-	return daemon->ready ? device_bytes(daemon, rules) : capacity_under(daemon, rules, 1);
+	return daemon->phase != DAEMON_STARTS ? device_bytes(daemon, rules)
+					      : capacity_under(daemon, rules, 1);
 }
 
 /* @most: for one program */
@@ -222,8 +223,8 @@ static bool is_more_than_device(const struct daemon *daemon, const struct terms 
 	if (terms->memory_guarantee <= most)
 		return false;
 	snprintf(ret_text, size, "memory_guarantee%s: %s are more than the device has%s, %s: set it lower",
-		where, BYTES_OF(terms->memory_guarantee), daemon->ready ? "" : " for a program",
-		BYTES_OF(most));
+		where, BYTES_OF(terms->memory_guarantee),
+		daemon->phase != DAEMON_STARTS ? "" : " for a program", BYTES_OF(most));
 	return true;
 }
 

@@ -139,7 +139,7 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 	if (from->alone)
 		return "it is alone already: it has an executor of its own";
 	if (!session_is_live(session) || session->attach.worker || !active || from->retiring ||
-		from->daemon->draining)
+		from->daemon->phase >= DAEMON_STOPS)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
 	if (session->mirroring == SESSION_LEFT_OUT)

@@ -521,7 +521,7 @@ TEST(mps, quit_says_how_long_programs_have)
 	ck_assert_uint_eq(answer.stop_seconds, 5);
 	daemon_quit(&fake->daemon, answer.stop_seconds);
 	fake_turn(fake);
-	ck_assert(fake->daemon.draining && !fake->daemon.leaving);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_STOPS);
 }
 
 TEST(lives, how_long_programs_have_is_not_forgotten)

@@ -343,7 +343,7 @@ static void expect_honest(void)
 	serve_all();
 	fake_expect(fake, honest.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
-	ck_assert(!fake->daemon.leaving);
+	ck_assert_int_ne(fake->daemon.phase, DAEMON_LEAVES);
 	ck_assert(!daemon_has_failed(&fake->daemon));
 }
 

@@ -80,7 +80,7 @@ TEST(promote, first_executor_is_activated_when_it_is_warm)
 	fake = fake_new(1);
 	fake_ready(fake, &fake->children[0]);
 	fake_ready(fake, &fake->children[1]);
-	ck_assert(fake->daemon.ready);
+	ck_assert_int_ne(fake->daemon.phase, DAEMON_STARTS);
 	fake_serve(fake, &fake->children[1], WIRE_PING);
 	fake_expect(fake, fake->children[1].socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 1);
@@ -824,7 +824,7 @@ TEST(promote, service_that_never_came_up_ends_with_an_error)
 	fake_ready(fake, &fake->children[0]);
 	fake_reap(fake, &fake->children[1], 0);
 	ck_assert_int_eq(fake->daemon.exit_code, 1);
-	ck_assert(fake->daemon.leaving);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_LEAVES);
 	end();
 }
 
@@ -840,11 +840,11 @@ TEST(promote, service_that_has_failed_does_not_become_ready)
 	daemon_fail(&fake->daemon, "a test ends the service");
 	children_message(fake->children[1].worker, &ready, &packet);
 	ck_assert(fake->daemon.device_known);
-	ck_assert(!fake->daemon.ready);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_STARTS);
 	fake_turn(fake);
-	ck_assert(fake->daemon.leaving);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_LEAVES);
 	fake_ready(fake, &fake->children[2]);
-	ck_assert(!fake->daemon.ready);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_LEAVES);
 	end();
 }
 
@@ -875,11 +875,11 @@ TEST(promote, stop_waits_for_clients)
 	fake_join(fake, &client, first, second);
 	daemon_stop(&fake->daemon);
 	fake_expect_nothing(fake, client.socket);
-	ck_assert(!fake->daemon.leaving);
+	ck_assert_int_ne(fake->daemon.phase, DAEMON_LEAVES);
 	fake_leave(fake, &client);
 	answer_close(first, 1);
 	answer_close(second, 1);
-	ck_assert(fake->daemon.leaving);
+	ck_assert_int_eq(fake->daemon.phase, DAEMON_LEAVES);
 	fake_expect(fake, first->socket, WIRE_SHUTDOWN);
 	fake_expect(fake, second->socket, WIRE_SHUTDOWN);
 	fake_expect(fake, keeper->socket, WIRE_SHUTDOWN);
