@@ -37,7 +37,7 @@
 
 static void answer(struct job *job, uint64_t gone)
 {
-	job->tenant->detaching = false;
+	job->tenant->exit = TENANT_STAYS;
 	job_reply(job, CUDA_SUCCESS, &gone, 1, NULL);
 }
 
@@ -131,12 +131,12 @@ void detach_handle(struct job *job)
 {
 	struct tenant *tenant = job->tenant;
 
-	if (tenant->detaching || tenant->ending || !tenant->thread) {
+	if (tenant->exit != TENANT_STAYS || !tenant->thread) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it cannot be let go now");
 		return;
 	}
 	serve_detach(tenant);
-	tenant->detaching = true;
+	tenant->exit = TENANT_DETACHES;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = wait_for_thread;
 	job_park(job);
@@ -145,7 +145,7 @@ void detach_handle(struct job *job)
 bool detach_undo(struct tenant *tenant, uint32_t generation)
 {
 	/* A tenant that this executor has served has a timeline. */
-	if (!tenant->timeline || tenant->detaching ||
+	if (!tenant->timeline || tenant->exit == TENANT_DETACHES ||
 		word_acquire(&tenant->view.server->generation) != generation)
 		return false;
 	tenant->leaving = false;

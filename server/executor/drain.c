@@ -81,7 +81,7 @@ static int expire(struct job *job)
 
 static int step(struct job *job)
 {
-	if (executor_is_lost(job->executor) || job->tenant->gone)
+	if (executor_is_lost(job->executor) || job->tenant->exit == TENANT_IS_GONE)
 		return finish(job, false);
 	if (!word_relaxed(&job->tenant->generation))
 		return finish(job, true); /* in a standby no work of the session runs */

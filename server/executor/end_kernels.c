@@ -172,7 +172,7 @@ static void look(struct job *job)
 	struct end_kernels *end = job->end;
 
 	/* A session that is gone was closed after its work had ended (open.c). */
-	job->drained = job->drained || job->tenant->gone;
+	job->drained = job->drained || job->tenant->exit == TENANT_IS_GONE;
 	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor))
 		finish(job);
 	else

@@ -317,7 +317,7 @@ static int leave(struct job *job)
 	pthread_mutex_lock(&executor->tenants_lock);
 	TAILQ_REMOVE(&executor->tenants, tenant, link);
 	pthread_mutex_unlock(&executor->tenants_lock);
-	tenant->gone = true;
+	tenant->exit = TENANT_IS_GONE;
 	cap_leave(tenant);
 	if (!tenant->guard_use.abandoned)
 		guard_deinit(tenant);
@@ -371,7 +371,9 @@ static void say_endless(struct job *job)
 	struct tenant *tenant = job->tenant;
 	uint64_t drained = 0;
 
-	tenant->ending = false;
+	/* A detach goes on. */
+	if (tenant->exit == TENANT_CLOSES)
+		tenant->exit = TENANT_STAYS;
 	log_warning("session %llu (%s, pid %d) is gone but its work does not end",
 		(unsigned long long)tenant->id, tenant->program, tenant->pid);
 	job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
@@ -419,9 +421,9 @@ static int close_behind_detach(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (job->tenant->detaching && clock_now() < job->deadline + DRAIN_THREAD_NS)
+	if (job->tenant->exit == TENANT_DETACHES && clock_now() < job->deadline + DRAIN_THREAD_NS)
 		return JOB_E_WAIT;
-	if (job->tenant->detaching)
+	if (job->tenant->exit == TENANT_DETACHES)
 		say_endless(job);
 	else
 		open_handle_close(job);
@@ -436,20 +438,21 @@ void open_handle_close(struct job *job)
 	if (tenant->thread &&
 		word_relaxed(&tenant->generation) == word_acquire(&tenant->view.server->generation))
 		tenant_end_loops(tenant);
-	if (tenant->detaching) {
+	if (tenant->exit == TENANT_DETACHES) {
 		tenant->closing = true;
 		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 		job->step = close_behind_detach;
 		job_park(job);
 		return;
 	}
-	if (tenant->ending) {
+	if (tenant->exit == TENANT_CLOSES) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it is being closed");
 		return;
 	}
 	if (tenant->thread && !tenant->closing)
 		serve_detach(tenant);
-	tenant->closing = tenant->ending = true;
+	tenant->closing = true;
+	tenant->exit = TENANT_CLOSES;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;
 	job_park(job);

@@ -48,6 +48,14 @@ struct tenant_wake {
 	uint32_t slot;
 };
 
+/* What is under way of the session's end here. Main thread. */
+enum tenant_exit {
+	TENANT_STAYS,
+	TENANT_DETACHES, /* DetachSession; a CloseSession waits behind it */
+	TENANT_CLOSES,	 /* CloseSession */
+	TENANT_IS_GONE,	 /* out of the registry: the regions may be unmapped as well */
+};
+
 struct tenant {
 	struct executor *executor;
 	uint64_t id;
@@ -98,10 +106,8 @@ struct tenant {
 	word32 generation;	     /* of this executor's service; 0: not served yet */
 	struct serve_thread *thread; /* NULL: not served */
 	_Atomic bool closing;	     /* takes no requests any more; gate.c looks as well */
-	bool ending;		     /* a CloseSession is under way */
-	bool detaching;		     /* a DetachSession is under way; a CloseSession waits behind it */
-	bool gone;		     /* out of the registry: the regions may be unmapped as well */
-	word32 carrying;	     /* requests that wait for carriers (carry.h), which count down */
+	enum tenant_exit exit;
+	word32 carrying; /* requests that wait for carriers (carry.h), which count down */
 	/* The serving thread has called for the session's memory since that last began to leave the
 	 * device, at which the main thread clears the word. */
 	word32 called;

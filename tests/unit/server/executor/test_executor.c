@@ -1654,7 +1654,7 @@ TEST_LOOP(the_main_thread_is_slow, a_last_mark_that_fails_is_tried_again, 0, 2)
 	while (fake_count(FAKE_LAUNCH) == 0)
 		sched_yield();
 	id = send_request(&requests[_i], NULL, 0);
-	while (!tenant->detaching && !tenant->ending)
+	while (tenant->exit == TENANT_STAYS)
 		step_by_hand();
 	while (word_acquire(&tenant->thread->ordered))
 		sched_yield();
