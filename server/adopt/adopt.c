@@ -94,7 +94,8 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	const char *payload;
 	size_t bytes;
 
-	if (!record_read(record, &kept, sizeof(kept)) || kept.identity.group_count > IDENTITY_GROUPS_MAX) {
+	if (!record_read(record, &kept, sizeof(kept)) || kept.identity.group_count > IDENTITY_GROUPS_MAX ||
+		kept.use > DOMAIN_ALONE_BY_ORDER || kept.life > DOMAIN_RETIRES) {
 		store_drop(daemon->store, record);
 		return 0;
 	}
@@ -104,13 +105,10 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	payload = record_payload(record, &bytes);
 	domain->record = record;
 	domain->identity = kept.identity;
-	domain->assigned = kept.assigned;
-	domain->alone = kept.alone;
-	domain->ordered = kept.ordered;
-	domain->dismissed = kept.dismissed;
+	domain->use = kept.use;
+	domain->life = kept.life;
 	domain->memory_limit = kept.memory_limit;
 	domain->sm_percent = kept.sm_percent;
-	domain->retiring = kept.retiring;
 	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
 	domain->activate_id = kept.activate_id;
 	domain->generation = kept.generation;

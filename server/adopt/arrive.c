@@ -95,7 +95,8 @@ static void leave_domain(const struct arrival *arrival)
 {
 	struct domain *domain = daemon_find_domain(arrival->daemon, arrival->domain_number);
 
-	if (domain && domain->alone && !domain->retiring && !domain_has_programs(domain))
+	if (domain && domain_is_alone(domain) && domain->life != DOMAIN_RETIRES &&
+		!domain_has_programs(domain))
 		domain_retire(domain);
 }
 
@@ -223,7 +224,7 @@ static const char *find_domain(struct arrival *arrival, const struct session *he
 	if (text)
 		return text;
 	arrival->domain = daemon_find_domain(daemon, arrival->domain_number);
-	if (arrival->domain && !arrival->domain->retiring && !arrival->domain->dismissed)
+	if (arrival->domain && arrival->domain->life == DOMAIN_OPEN)
 		return NULL;
 	terms_find(&daemon->rules, &head->subject, &terms);
 	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
@@ -440,7 +441,7 @@ static const char *trouble(const struct arrival *arrival, char *text)
 	const struct session *session = arrival->session;
 	const struct domain *domain = session->domain;
 
-	if (session->state != SESSION_ELSEWHERE || domain->retiring)
+	if (session->state != SESSION_ELSEWHERE || domain->life == DOMAIN_RETIRES)
 		return "the other device is not served any more";
 	if (arrival->executor && arrival->executor != domain_serving(domain))
 		return "the other device's executor is being replaced";

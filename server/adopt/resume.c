@@ -107,7 +107,7 @@ void resume(struct daemon *daemon)
 		next_domain = TAILQ_NEXT(domain, link);
 		depart_look_into(domain);
 		swap_look_into(domain);
-		if (domain->retiring)
+		if (domain->life == DOMAIN_RETIRES)
 			domain_retire(domain);
 	}
 	if (daemon_has_failed(daemon))

@@ -145,7 +145,8 @@ static struct domain *find_server(const struct verb *verb, const char *word)
 
 	if (parse_number(word, INT32_MAX, &pid)) {
 		TAILQ_FOREACH (domain, &verb->daemon->domains, link) {
-			if (!domain->assigned || !domain->active || (uint64_t)domain->active->pid != pid)
+			if (domain->use == DOMAIN_NOBODYS || !domain->active ||
+				(uint64_t)domain->active->pid != pid)
 				continue;
 			if (quota_is_operator(verb->uid) || domain->identity.uid == verb->uid)
 				return domain;

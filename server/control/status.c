@@ -255,8 +255,8 @@ static json_t *domain_json(const struct domain *domain)
 		if (session->view.server && !session_is_elsewhere(session))
 			json_array_append_new(sessions, session_json(session));
 	return json_pack("{so so ss si so so sI so so}", "uid",
-		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
-		domain->alone ? foreign(domain->reason) : json_null(), "state",
+		domain->use != DOMAIN_NOBODYS ? json_integer(domain->identity.uid) : json_null(), "alone",
+		domain_is_alone(domain) ? foreign(domain->reason) : json_null(), "state",
 		incident_phase_name(domain->promotion.state), "generation", (int)domain->generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
 		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
@@ -301,7 +301,7 @@ static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 	const struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (all || (domain->assigned && domain->identity.uid == uid))
+		if (all || (domain->use != DOMAIN_NOBODYS && domain->identity.uid == uid))
 			json_array_append_new(domains, domain_json(domain));
 	return domains;
 }

@@ -250,7 +250,7 @@ static void note_terminated(struct worker *worker)
 	const struct event_about about = events_about_user(worker->domain);
 
 	if (worker->daemon->phase == DAEMON_LEAVES || daemon_is_drained(worker->daemon) ||
-		(worker->domain && worker->domain->retiring))
+		(worker->domain && worker->domain->life == DOMAIN_RETIRES))
 		log_debug("%s", worker->end_text);
 	else
 		events_note(worker->daemon, EVENT_lost, LOG_LEVEL_WARNING, &about, "%s", worker->end_text);

@@ -34,7 +34,7 @@ static struct domain *find_unretired(const struct daemon *daemon)
 	struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring)
+		if (domain->life != DOMAIN_RETIRES)
 			break;
 	return domain;
 }
@@ -77,7 +77,7 @@ static void end_domain(struct domain *domain, int32_t code, const char *text)
 	const struct event_about about = events_about_user(domain);
 	struct daemon *daemon = domain->daemon;
 
-	if (domain->retiring || daemon->phase == DAEMON_LEAVES)
+	if (domain->life == DOMAIN_RETIRES || daemon->phase == DAEMON_LEAVES)
 		return;
 	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &about,
 		"%s. The programs of uid %lld that it served get code %d", text,

@@ -422,7 +422,8 @@ static const char *find_failure(const struct daemon *daemon)
 	const struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring && !domain->active && domain->start_failures >= DOMAIN_START_FAILURES)
+		if (domain->life != DOMAIN_RETIRES && !domain->active &&
+			domain->start_failures >= DOMAIN_START_FAILURES)
 			return domain->start_error;
 	return NULL;
 }
@@ -432,7 +433,7 @@ static bool is_served(const struct daemon *daemon)
 	const struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring && !domain_serving(domain))
+		if (domain->life != DOMAIN_RETIRES && !domain_serving(domain))
 			return false;
 	return daemon->keeper && daemon->keeper->state == WORKER_WARM;
 }

@@ -665,7 +665,7 @@ void request_advance(struct request *request)
 		get_chunk(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
-	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
+	else if (request->message.type == WIRE_SET_LIMIT && !domain_is_alone(request->session->domain))
 		limit_begin(request);
 	else if (worker && !awaits_unpinning(request) &&
 		 (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))

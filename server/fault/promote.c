@@ -140,7 +140,7 @@ static void judge_loss(struct domain *domain)
 	/* Once more: the old executor may have written the word while stopping. */
 	hold_sessions(domain);
 	/* Nobody is left who could be at fault. */
-	if (!domain->retiring)
+	if (domain->life != DOMAIN_RETIRES)
 		attribute(domain, worker);
 }
 
@@ -339,7 +339,7 @@ static void choose(struct domain *domain)
 {
 	struct worker *worker = promote_find_warm(domain);
 
-	if (domain->retiring || domain->daemon->phase == DAEMON_LEAVES)
+	if (domain->life == DOMAIN_RETIRES || domain->daemon->phase == DAEMON_LEAVES)
 		return;
 	if (worker)
 		activate(domain, worker);
@@ -502,7 +502,7 @@ void promote_warm(struct domain *domain, struct worker *worker)
 	struct promotion *promotion = &domain->promotion;
 
 	/* The last answer brings the standby here again. */
-	if (domain->retiring || domain->daemon->phase == DAEMON_LEAVES || worker->mirrors)
+	if (domain->life == DOMAIN_RETIRES || domain->daemon->phase == DAEMON_LEAVES || worker->mirrors)
 		return;
 	if (incident_is_waiting(promotion->state))
 		activate(domain, worker);

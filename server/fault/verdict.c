@@ -291,7 +291,8 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 	verdict_reason(promotion, reason, sizeof(reason));
 	events_note(domain->daemon, EVENT_switch, LOG_LEVEL_INFO, &about,
 		"promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
-		domain->assigned ? (long long)domain->identity.uid : -1LL, worker->generation, reason);
+		domain->use != DOMAIN_NOBODYS ? (long long)domain->identity.uid : -1LL, worker->generation,
+		reason);
 }
 
 /*

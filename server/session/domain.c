@@ -41,8 +41,8 @@ static uint64_t idle_ms(const struct domain *domain)
 /* True if the domain may end while nobody uses it. */
 static bool is_idle(const struct domain *domain)
 {
-	return domain->assigned && !domain->retiring && domain->daemon->phase != DAEMON_LEAVES &&
-	       !domain->arrival && TAILQ_EMPTY(&domain->sessions);
+	return domain->use != DOMAIN_NOBODYS && domain->life != DOMAIN_RETIRES &&
+	       domain->daemon->phase != DAEMON_LEAVES && !domain->arrival && TAILQ_EMPTY(&domain->sessions);
 }
 
 static void on_idle(void *context)
@@ -53,13 +53,13 @@ static void on_idle(void *context)
 
 	if (!is_idle(domain))
 		return;
-	if (domain->alone || domain->dismissed) {
+	if (domain_is_alone(domain) || domain->life == DOMAIN_DISMISSED) {
 		domain_retire(domain);
 		domain_prewarm(daemon);
 		return;
 	}
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
-		if (other == domain || other->retiring)
+		if (other == domain || other->life == DOMAIN_RETIRES)
 			continue;
 		others = true;
 		if (!domain_serving(other))
@@ -79,7 +79,7 @@ void domain_watch_idle(struct domain *domain)
 {
 	if (!is_idle(domain))
 		timer_stop(domain->idle);
-	else if (domain->alone || domain->dismissed)
+	else if (domain_is_alone(domain) || domain->life == DOMAIN_DISMISSED)
 		timer_start(domain->idle, 0);
 	else if (idle_ms(domain) && !timer_running(domain->idle))
 		timer_start(domain->idle, idle_ms(domain));
@@ -93,13 +93,10 @@ static struct kept_domain *make_record(const struct domain *domain, size_t *ret_
 	kept = calloc(1, *ret_bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_domain){.identity = domain->identity,
-		.assigned = domain->assigned,
-		.alone = domain->alone,
-		.ordered = domain->ordered,
-		.dismissed = domain->dismissed,
+		.use = domain->use,
+		.life = domain->life,
 		.memory_limit = domain->memory_limit,
 		.sm_percent = domain->sm_percent,
-		.retiring = domain->retiring,
 		.active = domain->active ? domain->active->number : 0,
 		.activate_id = domain->activate_id,
 		.generation = domain->generation};
@@ -152,7 +149,7 @@ struct domain *domain_new_alone(const struct domain *of)
 
 	if (!domain)
 		return NULL;
-	domain->assigned = domain->alone = true;
+	domain->use = DOMAIN_ALONE;
 	domain->identity = of->identity;
 	/* A session's generations only grow. */
 	domain->generation = of->generation;
@@ -278,7 +275,9 @@ void domain_fill_all(struct domain *domain)
 
 void domain_dismiss(struct domain *domain)
 {
-	domain->dismissed = true;
+	if (domain->life != DOMAIN_OPEN)
+		return;
+	domain->life = DOMAIN_DISMISSED;
 	domain_changed(domain);
 	domain_watch_idle(domain);
 }
@@ -287,7 +286,7 @@ void domain_retire(struct domain *domain)
 {
 	struct worker *worker;
 
-	domain->retiring = true;
+	domain->life = DOMAIN_RETIRES;
 	domain_changed(domain);
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
@@ -298,7 +297,8 @@ void domain_retire(struct domain *domain)
 
 bool domain_is_over(const struct domain *domain)
 {
-	return domain->retiring && TAILQ_EMPTY(&domain->workers) && TAILQ_EMPTY(&domain->sessions);
+	return domain->life == DOMAIN_RETIRES && TAILQ_EMPTY(&domain->workers) &&
+	       TAILQ_EMPTY(&domain->sessions);
 }
 
 void domain_free(struct domain *domain)
@@ -326,7 +326,7 @@ void domain_prewarm(struct daemon *daemon)
 	if (daemon_has_failed(daemon))
 		return;
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring)
+		if (domain->life != DOMAIN_RETIRES)
 			return;
 	domain = domain_new(daemon);
 	if (!domain)
@@ -341,8 +341,8 @@ void domain_prewarm(struct daemon *daemon)
 /* Executors run as their user from their start. */
 static bool may_assign(const struct domain *domain, const struct identity *identity)
 {
-	return !domain->assigned && (domain->daemon->heritage->run_as != RUN_AS_PROGRAM ||
-					    identity_equal(&domain->identity, identity));
+	return domain->use == DOMAIN_NOBODYS && (domain->daemon->heritage->run_as != RUN_AS_PROGRAM ||
+							identity_equal(&domain->identity, identity));
 }
 
 static struct domain *find_domain(const struct daemon *daemon, const struct identity *identity, bool alone)
@@ -350,10 +350,9 @@ static struct domain *find_domain(const struct daemon *daemon, const struct iden
 	struct domain *domain, *nobodys = NULL;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link) {
-		if (domain->retiring || domain->dismissed)
+		if (domain->life != DOMAIN_OPEN)
 			continue;
-		if (domain->assigned && identity_equal(&domain->identity, identity) && !domain->alone &&
-			!alone)
+		if (domain->use == DOMAIN_SHARED && !alone && identity_equal(&domain->identity, identity))
 			return domain;
 		if (may_assign(domain, identity))
 			nobodys = domain;
@@ -366,8 +365,8 @@ static bool is_going(const struct domain *domain)
 {
 	const struct session *session;
 
-	if (domain->retiring || domain->arrival || !domain->alone)
-		return domain->retiring;
+	if (domain->life == DOMAIN_RETIRES || domain->arrival || !domain_is_alone(domain))
+		return domain->life == DOMAIN_RETIRES;
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session->state != SESSION_CLOSING)
 			return false;
@@ -391,7 +390,8 @@ static uint64_t executors_of(const struct daemon *daemon, uid_t owner)
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->assigned && !domain->ordered && owner_of(domain->identity.uid) == owner)
+		if (domain->use != DOMAIN_NOBODYS && domain->use != DOMAIN_ALONE_BY_ORDER &&
+			owner_of(domain->identity.uid) == owner)
 			count += is_going(domain) ? count_stuck(domain) : domain_executors(domain);
 	return count;
 }
@@ -445,11 +445,11 @@ static bool make_room(struct daemon *daemon)
 	if (!daemon->heritage->exclusive)
 		return true;
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring && domain_has_programs(domain))
+		if (domain->life != DOMAIN_RETIRES && domain_has_programs(domain))
 			return false;
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next) {
 		next = TAILQ_NEXT(domain, link);
-		if (!domain->retiring)
+		if (domain->life != DOMAIN_RETIRES)
 			domain_retire(domain);
 	}
 	return true;
@@ -479,11 +479,9 @@ struct domain *domain_of(struct daemon *daemon, const struct identity *identity,
 		domain = make_domain(daemon, identity, alone, ordered, ret_refusal);
 	if (!domain)
 		return NULL;
-	if (domain->assigned)
+	if (domain->use != DOMAIN_NOBODYS)
 		return domain;
-	domain->assigned = true;
-	domain->alone = alone;
-	domain->ordered = ordered;
+	domain->use = !alone ? DOMAIN_SHARED : ordered ? DOMAIN_ALONE_BY_ORDER : DOMAIN_ALONE;
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->identity = *identity;
 	domain_changed(domain);

@@ -35,16 +35,27 @@ struct worker;
 /* Pause before another executor is started: the first. */
 #define DOMAIN_RESPAWN_MS 250u
 
+/* The programs that a domain is for. */
+enum domain_use {
+	DOMAIN_NOBODYS,	       /* of the next user who needs one */
+	DOMAIN_SHARED,	       /* all others of the user of `identity` */
+	DOMAIN_ALONE,	       /* a single one: no spare executor, and ends with the program */
+	DOMAIN_ALONE_BY_ORDER, /* the same by the configuration: not a part of the user's share */
+};
+
+/* In this order. DOMAIN_DISMISSED may be left out. */
+enum domain_life {
+	DOMAIN_OPEN,
+	DOMAIN_DISMISSED, /* by an operator: takes no more sessions, and ends with its last session */
+	DOMAIN_RETIRES,	  /* takes no sessions; freed after its last worker and session */
+};
+
 struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
-	bool assigned; /* to the user of `identity` */
-	/* for a single program of the user: no spare executor, and ends with the program */
-	bool alone;
-	bool ordered;	  /* alone by the configuration: not a part of the user's share */
-	char reason[160]; /* why the domain is alone; else empty */
-	/* by an operator: takes no more sessions, and ends with its last session */
-	bool dismissed;
+	enum domain_use use;
+	enum domain_life life;
+	char reason[160]; /* why the domain is for one program alone; else empty */
 	/* most device memory of sessions that begin here; 0: no operator set it */
 	uint64_t memory_limit;
 	uint64_t sm_percent;  /* most multiprocessors of such sessions, percent; the same */
@@ -67,7 +78,6 @@ struct domain {
 	struct timer *respawn;
 	struct timer *telling; /* until standbys get the entries that they lack (standby/warm.h) */
 	struct timer *idle;    /* runs while a user's domain has no sessions */
-	bool retiring;	       /* takes no sessions; freed after its last worker and session */
 	/* This part outlives the daemon. */
 	uint32_t number; /* unique in the life of the service */
 	/* of the Activate that the active executor has not answered; 0: none */
@@ -75,6 +85,12 @@ struct domain {
 	const struct record *record;
 	bool is_changed; /* since the record */
 };
+
+/** True for a domain of a single program. */
+static inline bool domain_is_alone(const struct domain *domain)
+{
+	return domain->use >= DOMAIN_ALONE;
+}
 
 /** Makes a domain. */
 struct domain *domain_new(struct daemon *daemon);
@@ -182,7 +198,7 @@ void domain_prewarm(struct daemon *daemon);
  * programs are refused. */
 void domain_start_failed(struct domain *domain, const char *reason);
 
-/** True for a retiring domain without workers and sessions. */
+/** True for a domain that RETIRES, without workers and sessions. */
 bool domain_is_over(const struct domain *domain);
 /** Frees a domain that is over. */
 void domain_free(struct domain *domain);

@@ -50,12 +50,14 @@ unsigned domain_executors_there(const struct domain *domain)
 
 unsigned domain_executors_wanted(const struct domain *domain)
 {
-	return domain->retiring ? 0 : 1 + (domain->alone ? 0 : domain_spares(domain->daemon));
+	return domain->life == DOMAIN_RETIRES
+		       ? 0
+		       : 1 + (domain_is_alone(domain) ? 0 : domain_spares(domain->daemon));
 }
 
 bool domain_may_have_executors(const struct domain *domain)
 {
-	return !domain->retiring && domain->daemon->phase != DAEMON_LEAVES &&
+	return domain->life != DOMAIN_RETIRES && domain->daemon->phase != DAEMON_LEAVES &&
 	       !daemon_is_drained(domain->daemon);
 }
 

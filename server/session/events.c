@@ -48,7 +48,8 @@ struct event_about events_about(const struct session *session)
 
 struct event_about events_about_user(const struct domain *domain)
 {
-	return (struct event_about){.uid = domain && domain->assigned ? domain->identity.uid : (uid_t)-1};
+	return (struct event_about){
+		.uid = domain && domain->use != DOMAIN_NOBODYS ? domain->identity.uid : (uid_t)-1};
 }
 
 void events_init(struct daemon *daemon)

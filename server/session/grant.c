@@ -35,7 +35,7 @@ static const struct domain *find_shared(const struct daemon *daemon, uid_t uid)
 	const struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->assigned && domain->identity.uid == uid && !domain->alone)
+		if (domain->use == DOMAIN_SHARED && domain->identity.uid == uid)
 			return domain;
 	return NULL;
 }

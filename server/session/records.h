@@ -38,7 +38,7 @@ struct kept_service {
 /* RECORD_DOMAIN, key: number; followed by the fields of fault/ (session/saved.h). */
 struct kept_domain {
 	struct identity identity;
-	bool assigned, alone, ordered, dismissed, retiring;
+	uint32_t use, life; /* enum domain_use, domain_life */
 	char reason[160];
 	uint64_t memory_limit, sm_percent;
 	uint32_t active;      /* worker */

@@ -77,7 +77,7 @@ void leave_out_judge(struct domain *domain, const struct worker *worker)
 	struct session *session = domain_find_session(domain, worker->died_at);
 
 	if (!session || session->state == SESSION_CLOSING || worker->generation || !died(worker) ||
-		domain->daemon->phase == DAEMON_LEAVES || domain->retiring)
+		domain->daemon->phase == DAEMON_LEAVES || domain->life == DOMAIN_RETIRES)
 		return;
 	if (session->mirroring == SESSION_SUSPECTED)
 		leave_out(session, worker);

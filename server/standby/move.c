@@ -136,9 +136,9 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 		return "it is being moved already";
 	if (session->memory != SESSION_MEMORY_HERE)
 		return "it is suspended: resume it first";
-	if (from->alone)
+	if (domain_is_alone(from))
 		return "it is alone already: it has an executor of its own";
-	if (!session_is_live(session) || session->attach.worker || !active || from->retiring ||
+	if (!session_is_live(session) || session->attach.worker || !active || from->life == DOMAIN_RETIRES ||
 		from->daemon->phase >= DAEMON_STOPS)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
@@ -445,7 +445,7 @@ void move_adopt(struct session *session, uint32_t number)
 	struct domain *to = daemon_find_domain(session->daemon, number);
 	struct move *move;
 
-	if (!to || to->retiring || session->state != SESSION_SERVED)
+	if (!to || to->life == DOMAIN_RETIRES || session->state != SESSION_SERVED)
 		return;
 	move = move_new(session, to);
 	await_answer(move);

@@ -77,7 +77,7 @@ static const char *obstacle(const struct session *session, enum swap_manner mann
 	if (session->move)
 		return "it is being moved to another executor";
 	if (!session_is_live(session) || session->attach.worker || !domain_serving(session->domain) ||
-		session->domain->retiring || session->daemon->phase >= DAEMON_STOPS)
+		session->domain->life == DOMAIN_RETIRES || session->daemon->phase >= DAEMON_STOPS)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
 	if (session->request && manner != SWAP_DRAINED)

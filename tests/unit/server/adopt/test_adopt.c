@@ -647,13 +647,13 @@ TEST(ends, executors_of_a_domain_that_was_closed_end)
 		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
 		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
 	}
-	domain->retiring = true;
+	domain->life = DOMAIN_RETIRES;
 	domain_changed(domain);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert(active->killed && standby->killed);
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert(!fake_domain(fake)->retiring);
+	ck_assert_int_ne(fake_domain(fake)->life, DOMAIN_RETIRES);
 	end();
 }
 

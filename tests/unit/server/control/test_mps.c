@@ -438,7 +438,7 @@ TEST(mps, others_may_do_nothing_to_anybody)
 	ck_assert_int_eq(say_as(STRANGER, "shutdown_server", server, "-f", NULL), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_int_eq(say_as(STRANGER, "start_server", "-uid", own, NULL), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_uint_eq(fake->daemon.memory_default, 0);
-	ck_assert(!fake_domain(fake)->dismissed);
+	ck_assert_int_ne(fake_domain(fake)->life, DOMAIN_DISMISSED);
 	ck_assert_uint_eq(fake_domain(fake)->memory_limit, 0);
 }
 
@@ -481,7 +481,7 @@ TEST(lives, server_ends_with_its_last_program)
 	ck_assert_int_eq(say("shutdown_server", server, NULL, NULL), CUDA_SUCCESS);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	domain = fake_domain(fake);
-	ck_assert(domain->dismissed && !domain->retiring);
+	ck_assert_int_eq(domain->life, DOMAIN_DISMISSED);
 	fake_hello(fake, &second);
 	ck_assert_uint_eq(fake->daemon.session_count, 2);
 	ck_assert_ptr_null(TAILQ_NEXT(TAILQ_FIRST(&domain->sessions), domain_link));
@@ -489,7 +489,7 @@ TEST(lives, server_ends_with_its_last_program)
 	fake_serve(fake, &fake->children[1], WIRE_CLOSE_SESSION);
 	fake_serve(fake, &fake->children[2], WIRE_CLOSE_SESSION);
 	FAKE_RUN_WHILE(fake, !fake->children[1].killed);
-	ck_assert(domain->retiring);
+	ck_assert_int_eq(domain->life, DOMAIN_RETIRES);
 	close(second.socket);
 }
 
@@ -499,16 +499,16 @@ TEST(mps, server_ends_with_its_programs)
 	fake_turn(fake);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
 	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
-	ck_assert(fake_domain(fake)->dismissed);
+	ck_assert_int_eq(fake_domain(fake)->life, DOMAIN_DISMISSED);
 	fake_serve(fake, &fake->children[1], WIRE_CLOSE_SESSION);
 	fake_serve(fake, &fake->children[2], WIRE_CLOSE_SESSION);
 	FAKE_RUN_WHILE(fake, !fake->children[1].killed);
-	ck_assert(fake_domain(fake)->retiring);
+	ck_assert_int_eq(fake_domain(fake)->life, DOMAIN_RETIRES);
 	ck_assert(fake->children[2].killed);
 	fake_reap(fake, &fake->children[1], SIGKILL);
 	fake_reap(fake, &fake->children[2], SIGKILL);
 	/* The next one is nobody's yet. */
-	ck_assert(!fake_domain(fake)->assigned);
+	ck_assert_int_eq(fake_domain(fake)->use, DOMAIN_NOBODYS);
 }
 
 TEST(mps, quit_says_how_long_programs_have)

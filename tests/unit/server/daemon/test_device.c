@@ -138,7 +138,7 @@ TEST_LOOP(xids_2, a_contained_fault_costs_the_domain_of_its_executor, 0, 2)
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	expect_told(&client, CUDA_ERROR_ECC_UNCORRECTABLE, "a fault of the device in an executor: Xid 94");
 	ck_assert(active->killed && standby->killed);
-	ck_assert(!other->retiring);
+	ck_assert(other->life != DOMAIN_RETIRES);
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
 	ck_assert_ptr_eq(fake_domain(fake), other);

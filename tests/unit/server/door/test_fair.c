@@ -230,7 +230,7 @@ TEST(executors, idle_executors_make_room)
 	ck_assert(domains[0] && domains[1]);
 	ck_assert_ptr_nonnull(
 		domain_of(&fake->daemon, &(struct identity){.uid = FIRST + 2}, NULL, false, &refusal));
-	ck_assert(domains[0]->retiring || domains[1]->retiring);
+	ck_assert(domains[0]->life == DOMAIN_RETIRES || domains[1]->life == DOMAIN_RETIRES);
 	end();
 	forget_files();
 }

@@ -499,7 +499,7 @@ TEST(promote, user_without_programs_gives_its_executors_back)
 	ck_assert(timer_running(fake_domain(fake)->idle));
 	/* The only domain stays warm. */
 	FAKE_RUN_WHILE(fake, timer_running(fake_domain(fake)->idle));
-	ck_assert(!fake_domain(fake)->retiring);
+	ck_assert_int_ne(fake_domain(fake)->life, DOMAIN_RETIRES);
 
 	/* Another user's executors are up: the first user's go. */
 	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL, false, &refusal);
@@ -507,7 +507,7 @@ TEST(promote, user_without_programs_gives_its_executors_back)
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));
 	timer_stop(other->idle); /* as if it had a client */
-	FAKE_RUN_WHILE(fake, !fake_domain(fake)->retiring);
+	FAKE_RUN_WHILE(fake, fake_domain(fake)->life != DOMAIN_RETIRES);
 	ck_assert(first->killed && second->killed);
 	fake_reap(fake, first, SIGKILL);
 	fake_reap(fake, second, SIGKILL);

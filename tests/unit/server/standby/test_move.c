@@ -186,7 +186,7 @@ TEST(move, a_newcomer_moves)
 	fake_expect_nothing(fake, newcomer.socket);
 	answer_let_go(first, 1);
 	ck_assert_ptr_eq(session->domain, third->worker->domain);
-	ck_assert(session->domain->alone);
+	ck_assert(domain_is_alone(session->domain));
 	expect_attached(third);
 	expect_answer(third);
 	close_in_crowd();
