@@ -1,7 +1,6 @@
-// The C view of command.fbs: the fixed-layout structs that a client writes on its ring and an
-// executor copies out. Meaning and rules of every field are documented in command.fbs;
-// command_proof.cc proves at compile time that both describe the same bytes. No padding is
-// implicit, every struct is a multiple of 8 bytes.
+// The commands that a client writes on its ring and an executor copies out: operations, flags and
+// limits. The structs, with the comments of command.fbs, are in command_structs.h, which schema.py
+// makes: no padding is implicit, every struct is a multiple of 8 bytes.
 
 #ifndef FRMPS_PROTOCOL_COMMAND_H
 #define FRMPS_PROTOCOL_COMMAND_H
@@ -10,7 +9,7 @@
 
 /* Version of everything in this directory. Major must be equal on both sides; features add to a
  * major version. */
-#define FRMPS_PROTOCOL_MAJOR 2u
+#define FRMPS_PROTOCOL_MAJOR 3u
 #define FRMPS_PROTOCOL_MINOR 0u
 
 /* Feature bits of Hello and Welcome. */
@@ -77,126 +76,19 @@ enum frmps_op {
 #define FRMPS_GRAPH_PRIORITIES UINT32_C(1) /* nodes run at their own priorities, not at the stream's */
 #define FRMPS_GRAPH_CHANGES    UINT32_C(2) /* GRAPH_UPDATE commands may name the graph */
 
-struct frmps_head {
-	uint32_t size;
-	uint16_t op;
-	uint16_t flags;
-	uint32_t stream;
-	uint32_t reserved;
-	uint64_t seq;
-};
-
-struct frmps_launch {
-	uint32_t function;
-	uint32_t grid_x, grid_y, grid_z;
-	uint32_t block_x, block_y, block_z;
-	uint32_t shared_bytes;
-	uint32_t argument_bytes;
-	uint32_t attribute_count;
-};
-
-struct frmps_launch_attribute {
-	uint32_t id;
-	uint32_t reserved;
-	uint8_t value[64];
-};
-
-struct frmps_copy {
-	uint64_t dst, src;
-	uint64_t width, height, depth;
-	uint64_t dst_pitch, src_pitch;
-	uint64_t dst_rows, src_rows;
-	uint32_t kind;
-	uint32_t reserved;
-};
-
-struct frmps_array_copy {
-	struct frmps_copy copy;
-	uint32_t dst_array, dst_level;
-	uint32_t src_array, src_level;
-};
-
-struct frmps_set {
-	uint64_t dst;
-	uint64_t width, height, pitch;
-	uint32_t value;
-	uint32_t element_bytes;
-};
-
-struct frmps_event_record {
-	uint32_t event;
-	uint32_t flags;
-};
-
-struct frmps_depend {
-	uint64_t seq;
-	uint32_t stream;
-	uint32_t event;
-};
-
-struct frmps_write_value {
-	uint64_t address;
-	uint64_t value;
-	uint32_t bytes;
-	uint32_t flags;
-};
-
-struct frmps_wait_value {
-	uint64_t address;
-	uint64_t value;
-	uint32_t bytes;
-	uint32_t flags;
-};
-
-struct frmps_wake {
-	uint64_t seq;
-};
-
-struct frmps_graph_launch {
-	uint32_t graph;
-	uint32_t reserved;
-};
-
-struct frmps_graph_head {
-	uint32_t nodes, edges;
-	uint64_t bytes;
-	uint32_t flags;
-	uint32_t serial;
-};
-
-struct frmps_graph_update {
-	uint32_t graph, changes;
-	uint64_t applied;
-	uint64_t reserved;
-};
-
-struct frmps_graph_change {
-	uint32_t node, size;
-	uint16_t op, flags;
-	uint32_t reserved;
-};
-
-struct frmps_graph_node {
-	uint32_t size;
-	uint16_t op;
-	uint16_t flags;
-	uint32_t edges;
-	uint32_t reserved;
-};
-
-struct frmps_condition {
-	uint64_t word;
-	uint32_t kind, bodies;
-};
-
-struct frmps_graph_edge {
-	uint32_t node;
-	uint8_t from_port, to_port, type, reserved;
-};
+#include "protocol/command_structs.h"
 
 /* Ops without a body. */
 struct frmps_empty {
 	uint8_t nothing[0];
 };
+
+/* The largest launch fits a record. */
+static_assert(sizeof(struct frmps_head) + sizeof(struct frmps_launch) +
+			      FRMPS_ATTRIBUTE_MAX * sizeof(struct frmps_launch_attribute) +
+			      FRMPS_ARGUMENT_MAX + FRMPS_RECORD_ALIGN <=
+		      FRMPS_RECORD_MAX,
+	"FRMPS_RECORD_MAX is too small");
+static_assert(FRMPS_RECORD_MAX % FRMPS_RECORD_ALIGN == 0, "records are multiples of their alignment");
 
 #endif

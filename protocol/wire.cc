@@ -6,8 +6,8 @@
 // vector elements, limits of wire.h, the presence of a known union member. Both directions carry a
 // sticky status.
 //
-// The rows of wire.def list the fields of each message; both directions are generated from these. A
-// row that does not match its table in control.fbs does not compile, or fails in test_wire.
+// schema.py makes the rows of wire.def from control.fbs; both directions are macros over these
+// rows. A row that does not match flatc's table does not compile, or fails in test_wire.
 //
 // Encoding uses a single buffer that can never grow: the Builder checks the room before every
 // string and vector, and WIRE_BUILD_SLACK covers the tables and the library's scratch space of the
@@ -54,42 +54,44 @@ template <typename T> using offset = flatbuffers::Offset<T>;
 template <typename T> using offsets = offset<flatbuffers::Vector<T>>;
 
 static_assert(FLATBUFFERS_LITTLEENDIAN, "vectors are handed out in place");
-static_assert(sizeof(wire_option) == sizeof(fb::Option) && alignof(wire_option) == alignof(fb::Option),
-	"options are handed out in place");
-static_assert(offsetof(wire_option, id) == 0 && offsetof(wire_option, reserved) == 4 &&
-		      offsetof(wire_option, value) == 8,
-	"options are handed out in place");
-
-/* Message, body and devices; the verifier refuses more. */
-static const flatbuffers::uoffset_t TABLES_MAX = 2 + WIRE_DEVICES_MAX;
-static const flatbuffers::uoffset_t DEPTH_MAX = 8;
-/* Tables and scratch of the largest message: below 512 bytes per table. */
-/* A vector may have as many elements as a packet holds. */
-static const uint32_t ANY = UINT32_MAX;
-
-#define MESSAGE(name, table, member, fields)                                                                 \
+#define STRUCT(table, type)                                                                                  \
+	static_assert(sizeof(type) == sizeof(fb::table) && alignof(type) == alignof(fb::table),              \
+		"lists of structs are handed out in place");
+#define MESSAGE(name, table, body)                                                                           \
 	static_assert(                                                                                       \
 		static_cast<int>(WIRE_##name) == static_cast<int>(fb::Body_##table), "order of the union");
+#define EMPTY(name, table) MESSAGE(name, table, )
 #include "protocol/wire.def"
-static_assert(static_cast<int>(WIRE_TYPES) == static_cast<int>(fb::Body_MAX) + 1,
-	"a message is missing in wire.def");
+static_assert(static_cast<int>(WIRE_TYPES) == static_cast<int>(fb::Body_MAX) + 1, "a message is missing");
+
+/* Message, body, Device and Shape; the verifier refuses more. */
+static const flatbuffers::uoffset_t TABLES_MAX = 4;
+static const flatbuffers::uoffset_t DEPTH_MAX = 8;
+/* A vector may have as many elements as a packet holds. */
+static const uint32_t ANY = UINT32_MAX;
 
 const char *wire_type_name(enum wire_type type)
 {
 	switch (type) {
-#define MESSAGE(name, table, member, fields)                                                                 \
+#define MESSAGE(name, table, body)                                                                           \
 	case WIRE_##name:                                                                                    \
 		return #table;
+#define EMPTY(name, table) MESSAGE(name, table, )
 #include "protocol/wire.def"
 	default:
 		return "unknown";
 	}
 }
 
-/* Rules of a message beyond the limits in its row, in both directions. */
+/* Rules of a table beyond the limits in its row, in both directions. */
 template <typename T> static bool is_valid(const T &)
 {
 	return true;
+}
+
+static bool is_valid(const wire_device &m)
+{
+	return m.uuid.count == WIRE_UUID_BYTES;
 }
 
 static bool is_valid(const wire_occupancy &m)
@@ -107,6 +109,18 @@ static bool is_valid(const wire_activate &m)
 static bool is_valid(const wire_tensor_map &m)
 {
 	return m.map.count == 0 || m.map.count == WIRE_TENSOR_MAP_WORDS;
+}
+
+/* Is a table that is part of a message in the packet? */
+template <typename T> static bool is_there(const T &)
+{
+	return true;
+}
+
+/* The keeper knows no device. */
+static bool is_there(const wire_device &m)
+{
+	return m.uuid.count;
 }
 
 // ---- encoding ----
@@ -194,36 +208,13 @@ struct Builder {
 		return room(names.count * sizeof(at[0])) ? fbb.CreateVector(at, names.count) : 0;
 	}
 
-	offsets<const fb::Option *> options(const struct wire_options &options)
+	/* A list of at most `most` structs, with the same bytes in C and on the wire. */
+	template <typename T, typename L> offsets<const T *> structs(const L &list, uint32_t most)
 	{
-		require(options.count <= WIRE_OPTIONS_MAX && (!options.count || options.at));
-		if (!options.count || status || !room(options.count * sizeof(fb::Option)))
+		require(list.count <= most && (!list.count || list.at));
+		if (!list.count || status || !room(list.count * sizeof(T)))
 			return 0;
-		return fbb.CreateVectorOfStructs(
-			reinterpret_cast<const fb::Option *>(options.at), options.count);
-	}
-
-	offset<fb::Device> device(const wire_device &m)
-	{
-		auto name = text(m.name);
-		require(m.uuid.count == WIRE_UUID_BYTES);
-		auto uuid = numbers(m.uuid.at, m.uuid.count, WIRE_UUID_BYTES);
-		auto attributes = numbers(m.attributes.at, m.attributes.count, WIRE_DEVICE_ATTRIBUTES_MAX);
-		auto limits = numbers(m.limits.at, m.limits.count, WIRE_DEVICE_LIMITS_MAX);
-		auto peers = numbers(m.peers.at, m.peers.count, WIRE_PEERS_MAX);
-		return fb::CreateDevice(fbb, name, uuid, attributes, m.total_bytes, m.priority_least,
-			m.priority_greatest, limits, peers);
-	}
-
-	offsets<offset<fb::Device>> devices(const wire_device *devices, uint32_t count)
-	{
-		offset<fb::Device> at[WIRE_DEVICES_MAX];
-		require(count <= WIRE_DEVICES_MAX);
-		for (uint32_t i = 0; i < count && !status; ++i)
-			at[i] = device(devices[i]);
-		if (!count || status)
-			return 0;
-		return room(count * sizeof(at[0])) ? fbb.CreateVector(at, count) : 0;
+		return fbb.CreateVectorOfStructs(reinterpret_cast<const T *>(list.at), list.count);
 	}
 
 	void require(bool holds)
@@ -235,33 +226,34 @@ struct Builder {
 
 } // namespace
 
-typedef offset<void> body;
+/* A function for each table. The fields are made in the order of the table, the parts of a table
+ * before the table itself, as the library demands. */
+#define TABLE(table, type, fields)                                                                           \
+	static offset<fb::table> build_##table(Builder *b, const type &m)                                    \
+	{                                                                                                    \
+		b->require(is_valid(m));                                                                     \
+		return std::apply(fb::Create##table, std::tuple{std::ref(b->fbb) fields});                   \
+	}
+#define NUMBER(from, in)	      , m.in
+#define NUMBERS(from, in, most)	      , b->numbers(m.in.at, m.in.count, most)
+#define EXACTLY(from, in, count)      , b->numbers(m.in, count, count)
+#define TEXT(from, in)		      , b->text(m.in)
+#define TEXTS(from, in, most)	      , b->texts(m.in, most)
+#define STRUCTS(from, in, most, type) , b->structs<fb::type>(m.in, most)
+#define PART(from, in, table, absent) , is_there(m.in) ? build_##table(b, m.in) : 0
+#define NO_TEXT(in)
+#include "protocol/wire.def"
 
-/* The body of a message, for the union. The fields are made in the order of the row, the parts of a
- * table before the table itself, as the library demands. */
-static body build_body(Builder *b, const wire_message &message)
+/* The body of a message, for the union. */
+static offset<void> build_body(Builder *b, const wire_message &message)
 {
 	switch (message.type) {
-#define MESSAGE(name, table, member, fields)                                                                 \
-	case WIRE_##name: {                                                                                  \
-		const auto &m = message.member;                                                              \
-		b->require(is_valid(m));                                                                     \
-		return std::apply(fb::Create##table, std::tuple{std::ref(b->fbb) fields}).Union();           \
-	}
+#define MESSAGE(name, table, body)                                                                           \
+	case WIRE_##name:                                                                                    \
+		return build_##table(b, message.body).Union();
 #define EMPTY(name, table)                                                                                   \
 	case WIRE_##name:                                                                                    \
 		return fb::Create##table(b->fbb).Union();
-#define NUMBER(field)	     , m.field
-#define NUMBER_AS(field, in) , m.in
-#define TEXT(field)	     , b->text(m.field)
-#define TEXT_AS(field, in)   , b->text(m.in)
-#define NO_TEXT(in)
-#define NUMBERS(field, most)	    , b->numbers(m.field.at, m.field.count, most)
-#define TEXTS(field, storage, most) , b->texts(m.field, most)
-#define OPTIONS(field)		    , b->options(m.field)
-#define BLOCK(field, has, bytes)    , b->numbers(m.field, m.has ? bytes : 0, bytes)
-#define DEVICE(field)		    , m.field.uuid.count ? b->device(m.field) : 0
-#define DEVICES(field, counter)	    , b->devices(m.field, m.counter)
 #include "protocol/wire.def"
 	default:
 		b->fail(WIRE_E_INVALID);
@@ -274,7 +266,7 @@ int wire_encode_in(struct wire_room *room, const struct wire_message *message, u
 {
 	const wire_message &m = *message;
 	Builder b(reinterpret_cast<uint8_t *>(room->words), sizeof(room->words));
-	body content = build_body(&b, m);
+	offset<void> content = build_body(&b, m);
 	if (b.status)
 		return b.status;
 	fb::FinishMessageBuffer(
@@ -344,76 +336,51 @@ struct Reader {
 		ret->count = vector->size();
 	}
 
-	/* A block of exactly this size, or an absent block. */
-	bool block(const flatbuffers::Vector<uint8_t> *from, uint8_t *to, uint32_t size)
+	/* A vector of exactly so many elements, into an array. */
+	template <typename T> void exactly(const flatbuffers::Vector<T> *vector, T *to, uint32_t count)
 	{
-		wire_bytes bytes;
-		numbers(from, size, &bytes);
-		require(bytes.count == 0 || bytes.count == size);
-		if (bad || bytes.count == 0)
-			return false;
-		memcpy(to, bytes.at, size);
-		return true;
-	}
-
-	void device(const fb::Device *t, wire_device *m)
-	{
-		*m = wire_device();
-		m->name = "";
-		if (!t)
-			return;
-		m->name = text(t->name());
-		numbers(t->uuid(), WIRE_UUID_BYTES, &m->uuid);
-		require(m->uuid.count == WIRE_UUID_BYTES);
-		numbers(t->attributes(), WIRE_DEVICE_ATTRIBUTES_MAX, &m->attributes);
-		m->total_bytes = t->total_bytes();
-		m->priority_least = t->priority_least();
-		m->priority_greatest = t->priority_greatest();
-		numbers(t->limits(), WIRE_DEVICE_LIMITS_MAX, &m->limits);
-		numbers(t->peers(), WIRE_PEERS_MAX, &m->peers);
-	}
-
-	void devices(
-		const flatbuffers::Vector<offset<fb::Device>> *vector, wire_device *devices, uint32_t *count)
-	{
-		*count = 0;
-		if (!vector)
-			return;
-		require(vector->size() <= WIRE_DEVICES_MAX);
-		for (flatbuffers::uoffset_t i = 0; i < vector->size() && !bad; ++i)
-			device(vector->Get(i), &devices[(*count)++]);
+		require(vector && vector->size() == count);
+		for (uint32_t i = 0; i < count && !bad; ++i)
+			to[i] = vector->Get(i);
 	}
 };
 
 } // namespace
 
-/* Reads the body; false for a type unknown to this version. Absent fields are 0: the whole struct,
- * padding too, because some bodies are compared. */
+/* A function for each table. Absent fields are 0: the whole struct, padding too, because some
+ * bodies are compared. */
+#define TABLE(table, type, fields)                                                                           \
+	static void read_##table(Reader *r, const fb::table *t, type *m)                                     \
+	{                                                                                                    \
+		memset(m, 0, sizeof(*m));                                                                    \
+		fields r->require(is_valid(*m));                                                             \
+	}
+#define NUMBER(from, in)	      m->in = t->from();
+#define NUMBERS(from, in, most)	      r->numbers(t->from(), most, &m->in);
+#define EXACTLY(from, in, count)      r->exactly(t->from(), m->in, count);
+#define TEXT(from, in)		      m->in = r->text(t->from());
+#define TEXTS(from, in, most)	      r->texts(t->from(), m->in##_storage, most, &m->in);
+#define STRUCTS(from, in, most, type) r->numbers(t->from(), most, &m->in);
+#define PART(from, in, table, absent)                                                                        \
+	if (t->from()) {                                                                                     \
+		read_##table(r, t->from(), &m->in);                                                          \
+	} else {                                                                                             \
+		absent                                                                                       \
+	}
+#define NO_TEXT(in) m->in = "";
+#include "protocol/wire.def"
+
+/* Reads the body; false for a type unknown to this version. */
 static bool read_body(Reader *r, const fb::Message *message, wire_message *ret_message)
 {
 	switch (message->body_type()) {
-#define MESSAGE(name, table, member, fields)                                                                 \
-	case fb::Body_##table: {                                                                             \
-		const fb::table *t = message->body_as_##table();                                             \
-		auto *m = &ret_message->member;                                                              \
-		memset(m, 0, sizeof(*m));                                                                    \
-		fields r->require(is_valid(*m));                                                             \
-		return true;                                                                                 \
-	}
+#define MESSAGE(name, table, body)                                                                           \
+	case fb::Body_##table:                                                                               \
+		read_##table(r, message->body_as_##table(), &ret_message->body);                             \
+		return true;
 #define EMPTY(name, table)                                                                                   \
 	case fb::Body_##table:                                                                               \
 		return true;
-#define NUMBER(field)		    m->field = t->field();
-#define NUMBER_AS(field, in)	    m->in = t->field();
-#define TEXT(field)		    m->field = r->text(t->field());
-#define TEXT_AS(field, in)	    m->in = r->text(t->field());
-#define NO_TEXT(in)		    m->in = "";
-#define NUMBERS(field, most)	    r->numbers(t->field(), most, &m->field);
-#define TEXTS(field, storage, most) r->texts(t->field(), m->storage, most, &m->field);
-#define OPTIONS(field)		    r->numbers(t->field(), WIRE_OPTIONS_MAX, &m->field);
-#define BLOCK(field, has, bytes)    m->has = r->block(t->field(), m->field, bytes);
-#define DEVICE(field)		    r->device(t->field(), &m->field);
-#define DEVICES(field, counter)	    r->devices(t->field(), m->field, &m->counter);
 #include "protocol/wire.def"
 	default:
 		return false;

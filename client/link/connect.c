@@ -418,7 +418,8 @@ static CUresult judge(
 	ok = ok && (w->window_base - WINDOW_BASE) / WINDOW_BYTES < WINDOWS;
 	ok = ok && w->device_bytes > 0 && w->device_bytes < WINDOW_BYTES;
 	ok = ok && w->host_bytes > 0 && w->host_bytes <= WINDOW_BYTES - w->device_bytes;
-	ok = ok && w->device_bytes % (UINT64_C(2) << 20) == 0 && w->device_count > 0 && packet->fd_count == 3;
+	ok = ok && w->device_bytes % (UINT64_C(2) << 20) == 0 && w->device.uuid.count > 0 &&
+	     packet->fd_count == 3;
 	if (w->major != FRMPS_PROTOCOL_MAJOR) {
 		client_log(CLIENT_LOG_ERROR,
 			"the service speaks protocol %u, this library %u: they are of different versions",

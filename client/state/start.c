@@ -47,10 +47,10 @@ static CUresult take_only_device(const struct wire_welcome *welcome, const char 
 {
 	CUresult r;
 
-	device_add(0, 1, &welcome->devices[0], 0, session_self()->connection.has_host_memory);
+	device_add(0, 1, &welcome->device, 0, session_self()->connection.has_host_memory);
 	r = device_choose(list);
 	if (r == CUDA_SUCCESS)
-		device_settle(0, &welcome->devices[0], session_self()->connection.has_host_memory);
+		device_settle(0, &welcome->device, session_self()->connection.has_host_memory);
 	else
 		connect_close();
 	return r;
@@ -236,8 +236,8 @@ static CUresult open_session(int ordinal)
 	session_begin(session_self());
 	r = connect_open(device->number, limit, CONNECT_SESSION, answer);
 	if (r == CUDA_SUCCESS) {
-		device_settle(ordinal, &answer->message.welcome.devices[0],
-			session_self()->connection.has_host_memory);
+		device_settle(
+			ordinal, &answer->message.welcome.device, session_self()->connection.has_host_memory);
 		r = build();
 	}
 	control_answer_free(answer);

@@ -88,12 +88,11 @@ static void fill_welcome(const struct session *session, uint8_t uuid[16], struct
 		.host_bytes = WINDOW_HOST_BYTES,
 		.shape = session->view.shape,
 		.driver_version = daemon->device.driver_version,
-		.device_count = 1,
 		.spin_us = (uint32_t)daemon->config->spin_us,
 		.memory_limit = terms_lower(session->terms.memory_limit, guarantee_device_bytes(daemon))};
-	describe_device(daemon, uuid, &welcome->devices[0]);
+	describe_device(daemon, uuid, &welcome->device);
 	/* The program takes its limit for the size of the device, as with cuMemGetInfo(). */
-	welcome->devices[0].total_bytes = welcome->memory_limit;
+	welcome->device.total_bytes = welcome->memory_limit;
 }
 
 bool handshake_wants_description(const struct daemon *daemon, const struct wire_hello *hello)

@@ -28,16 +28,6 @@ static int check_tensor_map(const struct check_scope *scope, const struct wire_m
 	return 0;
 }
 
-/* An older library's question. */
-static int check_elapsed(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
-{
-	(void)scope;
-	(void)message;
-	(void)file;
-	return check_answer(finding, CUDA_ERROR_NOT_SUPPORTED);
-}
-
 static const char *memory_flaw(const struct request *request, const struct wire_u64s *values)
 {
 	(void)request;
@@ -47,4 +37,3 @@ static const char *memory_flaw(const struct request *request, const struct wire_
 
 const struct resource resource_question_memory = {.flaw = memory_flaw};
 const struct resource resource_question_tensor_map = {.check = check_tensor_map};
-const struct resource resource_question_elapsed = {.check = check_elapsed};

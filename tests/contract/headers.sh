@@ -1,9 +1,10 @@
 #!/bin/sh
-# headers.sh: does every header compile alone, as the first include of a file, and twice in a row? CC and CXX choose the
-# compilers.
+# headers.sh BUILD: does every header compile alone, as the first include of a file, and twice in a row, with the headers
+# that the build makes? CC and CXX choose the compilers.
 set -eu
 export LC_ALL=C
 
+build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/../.."
 root=$PWD
 scratch=$(mktemp -d)
@@ -12,7 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 alone() { # alone FOLDER HEADER
 	printf '#include "%s"\n#include "%s"\n' "$2" "$2" >"$scratch/alone.c"
 	${CC:-cc} -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wno-unused-function \
-		-Werror -I"$1" -fsyntax-only "$scratch/alone.c" 2>"$scratch/errors"
+		-Werror -I"$1" -I"$build" -fsyntax-only "$scratch/alone.c" 2>"$scratch/errors"
 }
 
 # Self-check: a header that leans on the file that includes it.
@@ -37,7 +38,7 @@ done <"$scratch/headers"
 
 # The headers that C++ files of ours include.
 for header in protocol/wire.h protocol/command.h; do
-	echo "#include \"$header\"" | ${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -I"$root" -fsyntax-only -xc++ - || {
+	echo "#include \"$header\"" | ${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -I"$root" -I"$build" -fsyntax-only -xc++ - || {
 		echo "headers.sh: $header does not compile as C++" >&2
 		failed=1
 	}

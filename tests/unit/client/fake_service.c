@@ -110,8 +110,8 @@ static CUresult list(uint32_t from, struct wire_reply *reply)
 	uint32_t page = fake.page ? fake.page : 3, count = 0;
 
 	for (uint32_t i = from; i < 3 && count < page; ++i)
-		reply->name_storage[count++] = names[i];
-	reply->names.at = reply->name_storage;
+		reply->names_storage[count++] = names[i];
+	reply->names.at = reply->names_storage;
 	reply->names.count = count;
 	values[0] = fake.listed ? fake.listed : 3;
 	reply->values.count = 1;

@@ -443,10 +443,9 @@ static void welcome(const struct wire_message *hello)
 		.host_bytes = HOST_PART,
 		.shape = shape,
 		.driver_version = CUDA_ABI_VERSION,
-		.device_count = 1,
 		.spin_us = 20,
 		.memory_limit = word_relaxed(&loopback->room)};
-	fill_device(&m.welcome.devices[0], attributes);
+	fill_device(&m.welcome.device, attributes);
 	RULE(message_send(self.socket, &m, (int[]){client_fd, readonly_fd, self.doorbell}, 3) == 0);
 	close(client_fd);
 	close(server_fd);

@@ -95,11 +95,11 @@ TEST(sessions, welcome_describes_device_and_window)
 	fake_hello(fake, &client);
 	fake_open(fake, active);
 	fake_expect(fake, client.socket, WIRE_WELCOME);
-	ck_assert_str_eq(fake->message.welcome.devices[0].name, "fake device");
+	ck_assert_str_eq(fake->message.welcome.device.name, "fake device");
 	ck_assert_int_eq(fake->message.welcome.driver_version, 13000);
 	ck_assert_uint_eq(fake->message.welcome.spin_us, 77);
 	ck_assert_uint_eq(fake->message.welcome.memory_limit, 64 * MIB);
-	ck_assert_uint_eq(fake->message.welcome.devices[0].total_bytes, 64 * MIB);
+	ck_assert_uint_eq(fake->message.welcome.device.total_bytes, 64 * MIB);
 	ck_assert_uint_eq(fake->message.welcome.window_base, WINDOW_GRID_BASE);
 	ck_assert_uint_eq(fake->message.welcome.shape.arena_bytes, SHM_ARENA_BYTES);
 	part();
