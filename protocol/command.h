@@ -7,21 +7,8 @@
 
 #include <stdint.h>
 
-/* Version of everything in this directory. Major must be equal on both sides; features add to a
- * major version. */
+/* Version of everything in this directory: must be equal on both sides. */
 #define FRMPS_PROTOCOL_MAJOR 3u
-#define FRMPS_PROTOCOL_MINOR 0u
-
-/* Feature bits of Hello and Welcome. */
-#define FRMPS_FEATURE_TEXT	UINT64_C(1)  /* the client reads its kernels' text from a ring (shm/text.h) */
-#define FRMPS_FEATURE_LIMIT	UINT64_C(2)  /* Hello.memory_limit is respected */
-#define FRMPS_FEATURE_SMS	UINT64_C(4)  /* Hello.sm_percent is respected */
-#define FRMPS_FEATURE_PARTITION UINT64_C(8)  /* Hello.sm_partition is respected */
-#define FRMPS_FEATURE_PRIORITY	UINT64_C(16) /* Hello.priority is respected */
-#define FRMPS_FEATURE_WINDOWS	UINT64_C(32) /* ReserveWindow of any size, at any address; ReleaseWindow */
-#define FRMPS_FEATURE_HOST	UINT64_C(64) /* CreateMemory.host is heeded */
-/* ImportMemory takes memory of other devices; tokens name the device (WIRE_TOKEN_DEVICE) */
-#define FRMPS_FEATURE_PEERS UINT64_C(128)
 
 /* Start and size of each record are multiples of this. */
 #define FRMPS_RECORD_ALIGN 16u

@@ -38,8 +38,6 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_node(location->id)) ||
 		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (virtual_is_host(location) && !session_self()->connection.has_host_memory)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	return device_check_location(location);
 }
 

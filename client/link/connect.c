@@ -325,10 +325,6 @@ CUresult connect_greet(int fd, const struct connect_wish *wish, const uint64_t r
 	identity_describe(&identity);
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
-		.minor = FRMPS_PROTOCOL_MINOR,
-		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS |
-			    FRMPS_FEATURE_PARTITION | FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS |
-			    FRMPS_FEATURE_HOST | FRMPS_FEATURE_PEERS,
 		.program = identity.name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -376,7 +372,7 @@ CUresult connect_take(
 	}
 	if (r == 0)
 		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
-	if (r == 0 && (answer->message.type == WIRE_WELCOME ||
+	if (r == 0 && ((answer->message.type == WIRE_WELCOME && wish->want != CONNECT_DESCRIPTION) ||
 			      (answer->message.type == WIRE_DESCRIPTION && wish->want != CONNECT_SESSION)))
 		return CUDA_SUCCESS;
 	if (r == 0 && answer->message.type == WIRE_REFUSE)
@@ -410,8 +406,7 @@ CUresult connect_judge_description(const struct wire_description *d)
 }
 
 /* Checks that this library can work with a Welcome. */
-static CUresult judge(
-	const struct wire_welcome *w, const struct packet *packet, const struct connect_wish *wish)
+static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
 {
 	bool ok = w->window_base >= WINDOW_BASE && (w->window_base - WINDOW_BASE) % WINDOW_BYTES == 0;
 
@@ -426,21 +421,6 @@ static CUresult judge(
 			w->major, FRMPS_PROTOCOL_MAJOR);
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
-	if (wish->memory_limit && !(w->features & FRMPS_FEATURE_LIMIT)) {
-		client_log(CLIENT_LOG_ERROR, "the running service is too old for "
-					     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: restart it");
-		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-	}
-	if (wish->sm_percent && !(w->features & FRMPS_FEATURE_SMS))
-		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE has no effect: the running service is too "
-			"old; restart it");
-	if (wish->priority && !(w->features & FRMPS_FEATURE_PRIORITY))
-		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_CLIENT_PRIORITY has no effect: the running service is too old; restart it");
-	if (*wish->sm_partition && !(w->features & FRMPS_FEATURE_PARTITION))
-		client_log(CLIENT_LOG_ERROR,
-			"CUDA_MPS_SM_PARTITION has no effect: the running service is too old; restart it");
 	if (!ok)
 		client_log(CLIENT_LOG_ERROR, "the service's Welcome is invalid");
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -494,9 +474,6 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->host_bytes = w->host_bytes;
 	c->spin_us = w->spin_us;
 	c->driver_version = w->driver_version;
-	c->has_windows = w->features & FRMPS_FEATURE_WINDOWS;
-	c->has_host_memory = w->features & FRMPS_FEATURE_HOST;
-	c->has_peers = w->features & FRMPS_FEATURE_PEERS;
 	return CUDA_SUCCESS;
 }
 
@@ -524,7 +501,7 @@ static CUresult attempt(int64_t deadline, const struct connect_wish *wish, uint6
 		return connect_judge_description(&answer->message.description);
 	}
 	if (r == CUDA_SUCCESS)
-		r = judge(w, &answer->packet, wish);
+		r = judge(w, &answer->packet);
 	if (r != CUDA_SUCCESS)
 		return r;
 	e = connect_reserve(w->window_base, WINDOW_BYTES);

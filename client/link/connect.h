@@ -29,9 +29,6 @@ struct connection {
 	uint64_t window_base, device_bytes, host_bytes;
 	uint32_t spin_us;
 	int driver_version;
-	bool has_windows;     /* FRMPS_FEATURE_WINDOWS */
-	bool has_host_memory; /* FRMPS_FEATURE_HOST */
-	bool has_peers;	      /* FRMPS_FEATURE_PEERS */
 };
 
 #define CONNECTION_NULL ((struct connection){.control_fd = -1, .doorbell_fd = -1})
@@ -43,8 +40,7 @@ enum connect_want { CONNECT_SESSION, CONNECT_SESSION_OF_ONE, CONNECT_DESCRIPTION
  * Connects the calling thread's session to the service of one device and does the handshake.
  * @number: of the device; @memory_limit: most memory that the program wants there, bytes; 0: no
  * limit
- * @want: CONNECT_SESSION_OF_ONE: a session if the service has a single device, else a description.
- * An old service gives a session in any case
+ * @want: CONNECT_SESSION_OF_ONE: a session if the service has a single device, else a description
  * @ret_answer: holds Welcome or Description afterwards, without its descriptors
  * Return: CUDA_SUCCESS with the session's connection filled in for CONNECT_SESSION;
  * CUDA_ERROR_MPS_CONNECTION_FAILED without a service, CUDA_ERROR_MPS_SERVER_NOT_READY if the

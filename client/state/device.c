@@ -143,7 +143,7 @@ static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t el
 	return elements;
 }
 
-/* Abilities of the device that this library does not offer: see the calls for each. */
+/* Abilities that differ from the device's: most are not offered, see the calls for each. */
 static const struct {
 	int32_t attribute, value;
 } imposed[] = {
@@ -177,26 +177,19 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED, 0},
 	{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0},
 	{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0},
+	/* The service makes it of pinned memory, whatever the device can. */
+	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+	{CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
 };
 
-static void impose_one(struct client_device *device, int32_t attribute, int32_t value)
-{
-	if ((uint32_t)attribute < device->attribute_count)
-		device->attributes[attribute] = value;
-}
-
-static void impose(struct client_device *device, bool has_host_memory)
+static void impose(struct client_device *device)
 {
 	for (size_t i = 0; i < sizeof(imposed) / sizeof(*imposed); ++i)
-		impose_one(device, imposed[i].attribute, imposed[i].value);
-	/* Whatever the device can: the service makes it of pinned memory. */
-	impose_one(
-		device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, has_host_memory);
-	impose_one(device, CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, has_host_memory);
+		if ((uint32_t)imposed[i].attribute < device->attribute_count)
+			device->attributes[imposed[i].attribute] = imposed[i].value;
 }
 
-static void take(
-	struct client_device *device, unsigned number, const struct wire_device *from, bool has_host_memory)
+static void take(struct client_device *device, unsigned number, const struct wire_device *from)
 {
 	*device = (struct client_device){
 		.number = number,
@@ -208,7 +201,7 @@ static void take(
 	copy_some(device->uuid, 16, from->uuid.at, from->uuid.count, 1);
 	device->attribute_count = copy_some(device->attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
 		from->attributes.count, sizeof(*device->attributes));
-	impose(device, has_host_memory);
+	impose(device);
 	copy_some(device->peers, PLACE_DEVICES, from->peers.at, from->peers.count, 1);
 	device->limit_count = copy_some(device->limits, DEVICE_LIMITS_MAX, from->limits.at,
 		from->limits.count, sizeof(*device->limits));
@@ -221,13 +214,12 @@ void device_begin(void)
 	visible_count = 0;
 }
 
-void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish,
-	bool has_host_memory)
+void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish)
 {
 	if (number >= of || of > PLACE_DEVICES)
 		return;
 	count = of > count ? of : count;
-	take(&found[number], number, from, has_host_memory);
+	take(&found[number], number, from);
 	if (memory_wish && memory_wish < found[number].total_bytes)
 		found[number].total_bytes = memory_wish;
 	is_found[number] = true;
@@ -268,11 +260,11 @@ CUresult device_choose(const char *list)
 	return visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
-void device_settle(int ordinal, const struct wire_device *from, bool has_host_memory)
+void device_settle(int ordinal, const struct wire_device *from)
 {
 	const struct client_device *before = device_get(ordinal);
 
-	take(&sessions[ordinal].device, before->number, from, has_host_memory);
+	take(&sessions[ordinal].device, before->number, from);
 	atomic_store(&visible[ordinal], &sessions[ordinal].device);
 }
 

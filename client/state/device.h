@@ -111,8 +111,7 @@ void device_begin(void);
 
 /** Adds a device. @number: its place in the service, which has `of` devices; @memory_wish: most
  * memory that the program wants there, bytes; 0: no limit */
-void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish,
-	bool has_host_memory);
+void device_add(unsigned number, unsigned of, const struct wire_device *from, uint64_t memory_wish);
 
 /** How many devices the service has; 0: none was added. */
 unsigned device_listed(void);
@@ -128,6 +127,6 @@ bool device_is_known(unsigned number);
 CUresult device_choose(const char *list);
 
 /** The session of a device begins: takes the final description. Once, with the session. */
-void device_settle(int ordinal, const struct wire_device *from, bool has_host_memory);
+void device_settle(int ordinal, const struct wire_device *from);
 
 #endif

@@ -210,8 +210,7 @@ static bool is_own(const struct content *content)
 {
 	SESSION_FOREACH (session)
 		if (session->connection.session == content->session &&
-			(!session->connection.has_peers ||
-				session->device.number == WIRE_TOKEN_DEVICE(content->part.token.words)))
+			session->device.number == WIRE_TOKEN_DEVICE(content->part.token.words))
 			return true;
 	return false;
 }

@@ -192,8 +192,7 @@ static CUresult grow(uint64_t bytes, uint64_t alignment, uint64_t at)
 		.bytes = bytes > SHARED_BYTES || at ? bytes : SHARED_BYTES,
 		.alignment = alignment,
 		.free_windows = {words, WINDOW_WORDS}};
-	CUresult r =
-		region && session_self()->connection.has_windows ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = region ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (int i = 0; r == CUDA_SUCCESS && i < TRIES; ++i) {
 		connect_look(end_of_own, words);

@@ -34,23 +34,15 @@
 #include "protocol/command.h"
 #include "protocol/place.h"
 
-static CUresult no_memory_limit(void)
-{
-	client_log(CLIENT_LOG_ERROR,
-		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT names a UUID, and the running service is too old to "
-		"describe its device: restart it");
-	return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-}
-
 /* The service has one device, and the process has its session. */
 static CUresult take_only_device(const struct wire_welcome *welcome, const char *list)
 {
 	CUresult r;
 
-	device_add(0, 1, &welcome->device, 0, session_self()->connection.has_host_memory);
+	device_add(0, 1, &welcome->device, 0);
 	r = device_choose(list);
 	if (r == CUDA_SUCCESS)
-		device_settle(0, &welcome->device, session_self()->connection.has_host_memory);
+		device_settle(0, &welcome->device);
 	else
 		connect_close();
 	return r;
@@ -65,8 +57,7 @@ static CUresult take_description(const struct wire_description *description)
 	CUresult r = mps_memory_limit(&device, &limit, &needs_uuid);
 
 	if (r == CUDA_SUCCESS)
-		device_add(description->number, description->count, &description->device, limit,
-			description->features & FRMPS_FEATURE_HOST);
+		device_add(description->number, description->count, &description->device, limit);
 	return r;
 }
 
@@ -91,12 +82,13 @@ static CUresult take_others(const char *list, const bool *tried, struct control_
 
 /* Asks a device that also says how many there are: the one that the list names first, since another
  * one may hang, or the first. @tried: by number, set for devices that were asked */
-static CUresult ask_first(const char *list, struct control_answer *answer, bool *tried, bool *ret_needs_uuid)
+static CUresult ask_first(const char *list, struct control_answer *answer, bool *tried)
 {
 	const unsigned named = device_named_first(list);
 	const struct mps_device device = {0};
 	uint64_t limit;
-	CUresult r = mps_memory_limit(&device, &limit, ret_needs_uuid);
+	bool needs_uuid;
+	CUresult r = mps_memory_limit(&device, &limit, &needs_uuid);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -104,7 +96,7 @@ static CUresult ask_first(const char *list, struct control_answer *answer, bool 
 	if (tried[named] && connect_open(named, 0, CONNECT_DESCRIPTION, answer) == CUDA_SUCCESS)
 		return CUDA_SUCCESS;
 	tried[0] = true;
-	return connect_open(0, limit, *ret_needs_uuid ? CONNECT_DESCRIPTION : CONNECT_SESSION_OF_ONE, answer);
+	return connect_open(0, limit, needs_uuid ? CONNECT_DESCRIPTION : CONNECT_SESSION_OF_ONE, answer);
 }
 
 static bool is_missing(CUresult r)
@@ -114,18 +106,14 @@ static bool is_missing(CUresult r)
 
 static CUresult list_devices(const char *list, struct control_answer *answer, bool *ret_has_session)
 {
-	bool tried[PLACE_DEVICES] = {false}, needs_uuid = false;
+	bool tried[PLACE_DEVICES] = {false};
 	CUresult first, r = CUDA_SUCCESS;
 
 	device_begin();
-	first = ask_first(list, answer, tried, &needs_uuid);
+	first = ask_first(list, answer, tried);
 	if (first != CUDA_SUCCESS && !is_missing(first))
 		return first;
 	*ret_has_session = first == CUDA_SUCCESS && answer->message.type == WIRE_WELCOME;
-	if (*ret_has_session && needs_uuid) {
-		connect_close();
-		return no_memory_limit();
-	}
 	if (*ret_has_session)
 		return take_only_device(&answer->message.welcome, list);
 	if (first == CUDA_SUCCESS)
@@ -236,8 +224,7 @@ static CUresult open_session(int ordinal)
 	session_begin(session_self());
 	r = connect_open(device->number, limit, CONNECT_SESSION, answer);
 	if (r == CUDA_SUCCESS) {
-		device_settle(
-			ordinal, &answer->message.welcome.device, session_self()->connection.has_host_memory);
+		device_settle(ordinal, &answer->message.welcome.device);
 		r = build();
 	}
 	control_answer_free(answer);

@@ -197,8 +197,7 @@ CUresult virtual_create(
 /* The device that has the memory; the thread's own if the program does not see that one. */
 static int ordinal_of(const struct virtual_token *token)
 {
-	int ordinal =
-		session_self()->connection.has_peers ? device_of_number(WIRE_TOKEN_DEVICE(token->words)) : -1;
+	int ordinal = device_of_number(WIRE_TOKEN_DEVICE(token->words));
 
 	return ordinal >= 0 ? ordinal : device_own();
 }
@@ -212,8 +211,7 @@ CUresult virtual_import_token(
 			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal_of(token)}}};
 	struct wire_memory request = {.token = {token->words[0], token->words[1]}};
 
-	CUresult r = make(WIRE_IMPORT_MEMORY, &request, &content,
-		session_self()->connection.has_host_memory ? 2 : 1, ret_handle);
+	CUresult r = make(WIRE_IMPORT_MEMORY, &request, &content, 2, ret_handle);
 
 	if (r == CUDA_SUCCESS) {
 		pthread_mutex_lock(&lock);

@@ -80,8 +80,6 @@ static void fill_welcome(const struct session *session, uint8_t uuid[16], struct
 	const struct daemon *daemon = session->daemon;
 
 	*welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
-		.minor = FRMPS_PROTOCOL_MINOR,
-		.features = session->features,
 		.session = session->number,
 		.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
@@ -113,8 +111,7 @@ int handshake_describe(struct daemon *daemon, struct connection *connection, con
 	grant_terms(daemon, subject, hello, &terms);
 	*description = (struct wire_description){.number = daemon->heritage->number,
 		.count = daemon_devices(daemon),
-		.driver_version = daemon->device.driver_version,
-		.features = hello->features & HANDSHAKE_FEATURES};
+		.driver_version = daemon->device.driver_version};
 	describe_device(daemon, uuid, &description->device);
 	description->device.total_bytes = terms_lower(terms.memory_limit, guarantee_device_bytes(daemon));
 	/* The CUDA runtime asks once, and maybe before there is a session. */

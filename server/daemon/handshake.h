@@ -7,13 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "protocol/command.h"
 #include "protocol/wire.h"
-
-/* Feature bits that this service understands. */
-#define HANDSHAKE_FEATURES                                                                                   \
-	(FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PARTITION |            \
-		FRMPS_FEATURE_PRIORITY | FRMPS_FEATURE_WINDOWS | FRMPS_FEATURE_HOST | FRMPS_FEATURE_PEERS)
 
 struct connection;
 struct daemon;

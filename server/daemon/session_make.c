@@ -188,7 +188,6 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 {
 	handshake_copy_name(session->program, sizeof(session->program), hello->program);
 	handshake_identity(session->identity, hello);
-	session->features = hello->features & HANDSHAKE_FEATURES;
 	session->memory_wish = grant_memory_wish(session->daemon, session->domain, hello);
 	session->sm_wish = grant_sm_wish(session->daemon, session->domain, hello);
 	session->class_wish = grant_class_wish(session->daemon, hello);

@@ -107,10 +107,9 @@ struct session {
 	enum session_state state;
 	uid_t uid;
 	pid_t pid;
-	uint64_t window;   /* the session's own window */
-	uint32_t recovery; /* 0 fail, 1 replay */
-	bool opened;	   /* an active executor knows the session, so standbys do, too */
-	uint64_t features;
+	uint64_t window;      /* the session's own window */
+	uint32_t recovery;    /* 0 fail, 1 replay */
+	bool opened;	      /* an active executor knows the session, so standbys do, too */
 	uint64_t memory_wish; /* most device memory, by the program or an operator; 0: no wish */
 	uint64_t sm_wish;     /* most multiprocessors, percent; the same */
 	uint64_t class_wish;  /* the class (config.h); online: no wish */

@@ -21,10 +21,8 @@ void session_open_message(const struct session *session, struct wire_message *me
 		.recovery = session->recovery,
 		.program = session->program,
 		.pid = session->pid,
+		.text = shm_text_address(session->window, WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES),
 		.user = session->daemon->heritage->run_as == RUN_AS_USER ? session->uid : 0};
-	if (session->features & FRMPS_FEATURE_TEXT)
-		message->open_session.text =
-			shm_text_address(session->window, WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
 }
 
 void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3])

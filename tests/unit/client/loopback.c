@@ -433,10 +433,6 @@ static void welcome(const struct wire_message *hello)
 	self.window = pick_window(&hello->hello);
 	m = (struct wire_message){.type = WIRE_WELCOME, .id = hello->id};
 	m.welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
-		.features = word_relaxed(&loopback->is_old)
-				    ? 0
-				    : FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS | FRMPS_FEATURE_PARTITION |
-					      FRMPS_FEATURE_WINDOWS | FRMPS_FEATURE_PRIORITY,
 		.session = 77,
 		.window_base = self.window,
 		.device_bytes = DEVICE_PART,
@@ -454,8 +450,7 @@ static void welcome(const struct wire_message *hello)
 
 static bool wants_description(const struct wire_hello *hello)
 {
-	return !word_relaxed(&loopback->is_old) &&
-	       (hello->describe > 1 || (hello->describe && word_relaxed(&loopback->devices) > 1));
+	return hello->describe > 1 || (hello->describe && word_relaxed(&loopback->devices) > 1);
 }
 
 /* Devices differ in the last byte of their UUIDs. */

@@ -46,7 +46,6 @@ struct loopback {
 	word32 sm_percent;    /* of the latest Hello */
 	word32 priority;      /* the same */
 	word32 has_partition; /* the latest Hello names "p1" */
-	word32 is_old;	      /* the service knows no features */
 	word32 devices;	      /* that the service says it has; answers are those of each in turn */
 
 	/* What happened. */

@@ -19,7 +19,7 @@ static void take_device(void)
 		.uuid = {.at = uuid, .count = sizeof(uuid)},
 		.attributes = {.at = all, .count = ATTRIBUTES}};
 	device_begin();
-	device_add(0, 1, &device, 0, false);
+	device_add(0, 1, &device, 0);
 	ck_assert_int_eq(device_choose(NULL), CUDA_SUCCESS);
 }
 

@@ -596,9 +596,6 @@ TEST(memory_3, physical_memory_counts_its_users)
 
 	wish.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
 	FAILS(cuMemCreate(&handle, 2 * MiB, &wish, 0), NOT_SUPPORTED);
-	wish = properties;
-	wish.location.type = CU_MEM_LOCATION_TYPE_HOST;
-	FAILS(cuMemCreate(&handle, 2 * MiB, &wish, 0), NOT_SUPPORTED);
 	FAILS(cuMemCreate(&handle, MiB, &properties, 0), INVALID_VALUE);
 	OK(cuMemAddressReserve(&a, 8 * MiB, 0, 0, 0));
 	OK(cuMemCreate(&handle, 2 * MiB, &properties, 0));

@@ -110,45 +110,6 @@ TEST_LOOP(start, stock_mps_priority_is_understood, 0, sizeof(priorities) / sizeo
 	ck_assert_uint_eq(loopback->priority, good ? priorities[_i].priority : 0);
 }
 
-static const char *const unheeded[][2] = {{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50"},
-	{"CUDA_MPS_CLIENT_PRIORITY", "1"}, {"CUDA_MPS_SM_PARTITION", "p1"}};
-
-/* They had no effect there before, and have none now. */
-TEST_LOOP(start, what_an_older_service_does_not_heed_is_told, 0, sizeof(unheeded) / sizeof(*unheeded))
-{
-	CUlogIterator before, after;
-
-	OK(cuLogsCurrent(&before, 0));
-	word_set(&loopback->is_old, 1);
-	setenv(unheeded[_i][0], unheeded[_i][1], 1);
-	OK(cuInit(0));
-	OK(cuLogsCurrent(&after, 0));
-	ck_assert_uint_eq(after, before + 1);
-}
-
-/* A service that was started before its files were replaced. */
-TEST(start, an_older_service_is_not_trusted_with_a_limit)
-{
-	word_set(&loopback->is_old, 1);
-	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G", 1);
-	FAILS(cuInit(0), SYSTEM_DRIVER_MISMATCH);
-	unsetenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-	OK(cuInit(0));
-}
-
-/* It would end the program. */
-TEST(start, an_older_service_is_not_asked_for_windows)
-{
-	CUdeviceptr at;
-
-	word_set(&loopback->is_old, 1);
-	word_set(&loopback->window_at, UINT64_C(0x200000000000));
-	OK(cuInit(0));
-	FAILS(cuMemAddressReserve(&at, UINT64_C(160) << 30, 0, 0, 0), OUT_OF_MEMORY);
-	ck_assert_uint_eq(loopback->windows, 0);
-	OK(cuMemAddressReserve(&at, 2 << 20, 0, 0, 0));
-}
-
 TEST(start, what_has_no_effect_is_told)
 {
 	CUlogIterator before, after;
@@ -789,14 +750,6 @@ TEST_LOOP(several, limits_are_those_of_the_device, 0, 3)
 	OK(cuDevicePrimaryCtxRetain(&context, 1));
 	ck_assert_uint_eq(loopback->memory_limit, limits_by_device[_i].bytes[1] << 30);
 	drop_devices(2);
-}
-
-/* It is asked for its UUID first, and could not say it. */
-TEST(several, an_older_service_is_not_trusted_with_a_limit_by_uuid)
-{
-	word_set(&loopback->is_old, 1);
-	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "GPU-f0f1=2G", 1);
-	FAILS(cuInit(0), SYSTEM_DRIVER_MISMATCH);
 }
 
 TEST(several, a_limit_by_uuid_holds_for_a_single_device)
