@@ -30,7 +30,6 @@ import itertools
 import json
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -41,20 +40,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 import exceptions_plan  # noqa: E402
 import exceptions_table  # noqa: E402
-import framework_faults  # noqa: E402
 import matrix  # noqa: E402
 from exceptions_plan import BESIDE, GRIDS  # noqa: E402
-from machine import machine  # noqa: E402
 from matrix_systems import PATIENCE, Broken  # noqa: E402
-from systems import is_gpu_here  # noqa: E402
+from stage import Stage, Survivor, main, make_parser, save  # noqa: E402
 
 SECONDS = 470  # of a part: below eight minutes
 XIDS = 10  # lines of the kernel log that are kept of an event
-MORE = "more 20"  # kernels of a survivor that a pause is measured with
-
-
-def until():
-    return time.monotonic() + PATIENCE
 
 
 def named(lines, pid_of):
@@ -76,26 +68,22 @@ def told_shortly(lines):
     return [line for line in lines if "Xid" not in line or next(xids) < XIDS]
 
 
-class Life:
+class Life(Stage):
     """Of one service; faults: so far."""
 
     def __init__(self, options, kernels):
+        super().__init__(matrix.service(options, kernels))
         self.options, self.faults = options, 0
-        self.system = framework_faults.service(options, kernels)
         self.system.up()
 
     def executors(self):
         return sorted(self.system.processes()["executors"])
 
-    def start(self, cell):
-        """Return: the survivors of a cell, that all run."""
-        survivors = [self.system.start(["survivor", *arguments]) for arguments in BESIDE[cell.beside]]
-        for survivor in survivors:
-            if not survivor.hear("ready", until()):
-                for one in survivors:
-                    one.close()
-                raise Broken("a survivor does not start: " + "".join(survivor.errors))
-        return survivors
+    def gather(self, cell):
+        """Starts the survivors of a cell, where none are left."""
+        if not self.survivors:
+            self.enter({f"survivor {i}": Survivor(self.system.start(["survivor", *arguments]))
+                        for i, arguments in enumerate(BESIDE[cell.beside])})
 
     def start_culprits(self, cell, classes):
         return [self.system.start(["culprit", fault, *GRIDS[cell.grid], "--wait-ms", str(PATIENCE * 500), "--delay-ms",
@@ -103,23 +91,11 @@ class Life:
                 for i, fault in enumerate(classes)]
 
 
-def ask(survivors, order, word):
-    """Return: the answers; None of those that ended."""
-    for survivor in survivors:
-        survivor.say(order)
-    return [survivor.hear(word, until()) for survivor in survivors]
-
-
-def measured(survivors):
-    """Return: the longest gap and the longest activity of each survivor since it watches; None of those that ended."""
-    return [[float(word) for word in line.split()[1:]] if line else None for line in ask(survivors, MORE, "more")]
-
-
 class Event:
     """One, beside survivors. found: what a result keeps of it."""
 
-    def __init__(self, life, cell, number, survivors):
-        self.life, self.cell, self.survivors = life, cell, survivors
+    def __init__(self, life, cell, number):
+        self.life, self.cell = life, cell
         self.classes = cell.event(number)
         self.found = {"classes": self.classes, "bad": []}
 
@@ -127,40 +103,32 @@ class Event:
         self.found["bad"].append(text)
 
     def play(self):
-        system = self.life.system
-        culprits = self.life.start_culprits(self.cell, self.classes)
-        try:
-            for culprit in culprits:
-                if not culprit.hear("ready", until()):
-                    raise Broken("a culprit does not start: " + "".join(culprit.errors))
-            system.quiet(len(self.survivors) + len(culprits), until())
-            ask(self.survivors, "watch", "watching")
-            self.found["usual"] = measured(self.survivors)
-            before, position = self.life.executors(), system.log.position()
-            ask(self.survivors, "watch", "watching")
+        life, system = self.life, self.life.system
+        with life.culprits(life.start_culprits(self.cell, self.classes)) as culprits:
+            life.quiet(len(culprits))
+            life.watch()
+            self.found["usual"] = list(life.measured().values())
+            before, position = life.executors(), system.log.position()
+            life.watch()
             for culprit in culprits:
                 culprit.say("go")
-            self.found["codes"] = [(culprit.end(until()) or {"code": None})["code"] for culprit in culprits]
-        finally:
-            for culprit in culprits:
-                culprit.close()
-        self.life.faults += len(culprits)
-        self.found["fault_number"] = self.life.faults
-        self.found["pauses"] = measured(self.survivors)
-        alive = [survivor for survivor in self.survivors if not survivor.result]
-        system.quiet(len(alive), until())
-        ask(alive, "check", "checked")
+            self.found["codes"] = life.codes(culprits)
+        life.faults += len(culprits)
+        self.found["fault_number"] = life.faults
+        self.found["pauses"] = list(life.measured().values())
+        life.quiet()
+        life.ask("check", "checked")
         lines = system.log.since(position)
         self.judge_survivors()
         self.judge_culprits([culprit.pid for culprit in culprits], lines)
-        self.judge_executors(before != self.life.executors())
+        self.judge_executors(before != life.executors())
         if self.found["bad"]:
             self.found["log"] = told_shortly(lines)
 
     def judge_survivors(self):
-        for survivor in self.survivors:
-            if survivor.result or survivor.process.poll() is not None:
-                self.bad(f"a survivor ends: {survivor.result or ''.join(survivor.errors)[-300:]}")
+        for survivor in self.life.survivors.values():
+            if survivor.has_ended():
+                self.bad(f"a survivor ends: {survivor.program.result or survivor.errors()}")
 
     def judge_culprits(self, pids, lines):
         native, codes = self.life.options.native, named(lines, self.life.system.pid_of)
@@ -184,29 +152,17 @@ class Event:
 def play_events(life, cell, times):
     """Return: what was found of a cell of the plan's own. Survivors that end are replaced for the next event."""
     found = {"events": [], "survivors": [], "bad": []}
-    survivors = []
     try:
         for number in range(times):
-            survivors = survivors or life.start(cell)
-            event = Event(life, cell, number, survivors)
+            life.gather(cell)
+            event = Event(life, cell, number)
             found["events"].append(event.found)
             event.play()
             if event.found["bad"]:
-                found["survivors"] += leave(survivors)
-                survivors = []
+                found["survivors"] += life.leave().values()
     finally:
-        found["survivors"] += leave(survivors)
+        found["survivors"] += life.leave().values()
     return found
-
-
-def leave(survivors):
-    """Return: the last words of survivors, when they have looked at everything once more."""
-    for survivor in survivors:
-        survivor.say("stop")
-    for survivor in survivors:
-        survivor.end(until())
-        survivor.close()
-    return [survivor.result or {"outcome": "HANG"} for survivor in survivors]
 
 
 def events_of(result):
@@ -287,12 +243,11 @@ class Part:
         return not failed and not left
 
     def save(self):
-        if self.options.out:
-            matrix.save(self.options.out, {"native_codes": self.options.native, "cells": self.found})
+        save(self.options.out, {"native_codes": self.options.native, "cells": self.found})
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
 
     def one_of(text):
         match = re.fullmatch(r"(\d+)/(\d+)", text)
@@ -300,20 +255,18 @@ def arguments():
             raise argparse.ArgumentTypeError(f"{text} is no part like 2/10")
         return int(match[1]), int(match[2])
 
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     parser.add_argument("--host", action="store_true", help="the short plan, on the host backend")
     parser.add_argument("--list", action="store_true", help="the cells, and about how long they take")
     parser.add_argument("--part", type=one_of, metavar="I/N")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[""], metavar="TEXT,...")
     parser.add_argument("--times", type=int, default=0, metavar="N")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="LIMIT")
-    parser.add_argument("--out", default="", metavar="FILE.json")
     parser.add_argument("--merge", nargs="+", metavar="FILE.json")
     parser.add_argument("--table", metavar="FILE.json")
     options = parser.parse_args()
     if options.merge and not options.out:
         parser.error("--merge needs --out")
-    options.build, options.backend = options.build.resolve(), "host" if options.host else "cuda"
+    options.backend = "host" if options.host else "cuda"
     plan = exceptions_plan.host_plan() if options.host else exceptions_plan.plan()
     options.cells = [cell for cell in plan if any(text in cell.name for text in options.only)]
     if not options.cells:
@@ -333,38 +286,35 @@ def show_list(cells):
     print(f"{len(cells)} cells, about {sum(cell.seconds for cell in cells) / 60:.0f} minutes in all")
 
 
-def run(options):
-    work = tempfile.mkdtemp(prefix="frmps-exceptions-")
-    try:
-        kernels = matrix.host_kernels(options.build) if options.host else matrix.device_kernels(work)
-        options.rows = exceptions_plan.CLASSES
-        options.native = matrix.native_codes(options, kernels)
-        print("machine:", json.dumps(machine()), flush=True)
-        return Part(options, kernels, options.cells).run()
-    finally:
-        shutil.rmtree(work)
+def run(options, work):
+    kernels = matrix.host_kernels(options.build) if options.host else matrix.device_kernels(work)
+    options.rows = exceptions_plan.CLASSES
+    options.native = matrix.native_codes(options, kernels)
+    return Part(options, kernels, options.cells).run()
 
 
-def main():
-    options = arguments()
+def merge(options):
+    """Return: whether all cells are there and good."""
+    merged = exceptions_table.merge([read(path) for path in options.merge])
+    pathlib.Path(options.out).write_text(json.dumps(merged, indent=1) + "\n")
+    missing = {cell.name for cell in options.cells} - {cell["name"] for cell in merged["cells"]}
+    print(f"{len(merged['cells'])} cells" + (f"; {len(missing)} are missing: {', '.join(sorted(missing))}"
+                                             if missing else ""))
+    return not missing and not any(cell["bad"] for cell in merged["cells"])
+
+
+def play(options):
+    """Return: exit status"""
     if options.list:
         show_list(options.cells)
-        return 0
-    if options.merge:
-        merged = exceptions_table.merge([read(path) for path in options.merge])
-        pathlib.Path(options.out).write_text(json.dumps(merged, indent=1) + "\n")
-        missing = {cell.name for cell in options.cells} - {cell["name"] for cell in merged["cells"]}
-        print(f"{len(merged['cells'])} cells" + (f"; {len(missing)} are missing: {', '.join(sorted(missing))}"
-                                                 if missing else ""))
-        return 1 if missing or any(cell["bad"] for cell in merged["cells"]) else 0
-    if options.table:
+    elif options.merge:
+        return 0 if merge(options) else 1
+    elif options.table:
         print(exceptions_table.table(read(options.table)))
-        return 0
-    if not options.host and not is_gpu_here():
-        print("no GPU")
-        return 77
-    return 0 if run(options) else 1
+    else:
+        return main(lambda work: run(options, work), not options.host)
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play(arguments()))

@@ -38,9 +38,7 @@ import collections
 import contextlib
 import importlib.util
 import itertools
-import json
 import pathlib
-import shutil
 import statistics
 import sys
 import tempfile
@@ -49,11 +47,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 import matrix  # noqa: E402
-from machine import machine  # noqa: E402
 from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
 from stacks import Stall  # noqa: E402
-from systems import is_gpu_here  # noqa: E402
+from stage import Stage, Survivor, main, make_parser, save, until, words  # noqa: E402
 
 LOOPS = ("graph", "graph-state", "train", "eager")
 ROWS = tuple(row for row in matrix.FAULTS if row != "none")
@@ -69,32 +66,16 @@ HEAD = f"{'programs':10}{'fault':12}" + "".join(f"{loop:>13}" for loop in LOOPS)
        "   culprit told             blamed"
 
 
-def service(options, kernels):
-    return matrix.service(options, kernels)
-
-
-class Survivor:
+class Loop(Survivor):
     """One run of a loop, from its start to its end. @faults: those it lived through, with the pause it saw at each"""
 
     def __init__(self, system, loop, work):
         self.loop = loop
         self.log = pathlib.Path(tempfile.mkstemp(prefix=loop + "-", dir=work)[1])
-        self.program = Program(command(loop, self.log), system.environment("fail"))
+        super().__init__(Program(command(loop, self.log), system.environment("fail")), 3, PATIENCE)
         self.faults = []
         self.ending = None
         self.ended_by = None  # beside which fault it was told
-
-    def expect(self, word):
-        """Return: its line; None if it has ended."""
-        line = self.program.hear(word, time.monotonic() + PATIENCE)
-        if not line and not self.program.result and self.program.process.poll() is None:
-            self.program.kill()  # HANG
-        return line
-
-    def end(self):
-        self.program.say("stop")
-        self.program.end(time.monotonic() + PATIENCE)
-        self.program.close()
 
     def iterations(self):
         return self.log.stat().st_size // 8
@@ -113,8 +94,7 @@ class Survivor:
 
     def found(self):
         return {"loop": self.loop, "ending": self.ending, "iterations": self.iterations(), "faults": self.faults,
-                "result": self.program.result, "errors": "".join(self.program.errors)[-500:] if self.ending == "HANG"
-                else ""}
+                "result": self.program.result, "errors": self.errors() if self.ending == "HANG" else ""}
 
 
 def command(loop, log, *more):
@@ -136,13 +116,13 @@ class Ahead:
         """Returns when the first ones are ready."""
         for _ in range(AHEAD):
             self.start()
-        self.life.expect_ready(self.waiting)
+        self.life.expect_ready([culprit for _, culprit in self.waiting])
 
     def play(self, begin, every, seconds):
         """A fault in the middle of each stretch of so many seconds."""
         while self.waiting:
             if len(self.faulted) >= AHEAD:
-                self.life.expect_ready([self.waiting[0]])
+                self.life.expect_ready([self.waiting[0][1]])
             wait_until(begin + (len(self.faulted) + 0.5) * every)
             self.waiting[0][1].say("go")
             self.faulted.append(self.waiting.popleft())
@@ -154,67 +134,33 @@ class Ahead:
             culprit.close()
 
 
-class Life:
+class Life(Stage):
     """Of one service."""
 
     def __init__(self, options, kernels, programs, work, number):
+        super().__init__(matrix.service(options, kernels), PATIENCE)
         self.options, self.programs, self.work, self.number = options, programs, work, number
         self.loops = options.loops[:programs]
-        self.system = service(options, kernels)
         if options.keep:
             self.system.log_path = str(options.keep / f"log-{number}")
-        self.alive, self.ended, self.events, self.bad = {}, [], [], []
+        self.ended, self.events, self.bad = [], [], []
 
     def gather(self):
         """Starts the loops that are not there."""
-        new = [loop for loop in self.loops if loop not in self.alive]
-        self.alive |= {loop: Survivor(self.system, loop, self.work) for loop in new}
-        for loop in new:
-            if not self.alive[loop].expect("ready"):
-                raise Broken(f"{loop} does not start: {''.join(self.alive[loop].program.errors)[-2000:]}")
+        self.enter({loop: Loop(self.system, loop, self.work) for loop in self.loops if loop not in self.survivors})
         self.quiet()
-
-    def quiet(self, waiting=0):
-        """@waiting: culprits that are ready"""
-        self.system.quiet(len(self.alive) + waiting, time.monotonic() + PATIENCE)
-
-    def say_all(self, text):
-        for survivor in self.alive.values():
-            survivor.program.say(text)
-
-    def watch(self):
-        self.say_all("watch")
-        for survivor in self.alive.values():
-            survivor.expect("watching")
 
     def start(self, row):
         return self.system.start(["culprit", row], "fail")
-
-    @staticmethod
-    def expect_ready(culprits):
-        for row, culprit in culprits:
-            if not culprit.hear("ready", time.monotonic() + PATIENCE):
-                raise Broken(f"the culprit of {row} does not start: {''.join(culprit.errors)}")
-
-    @staticmethod
-    def code(culprit):
-        """Waits for a culprit's end. Return: the error that it got."""
-        found = culprit.end(time.monotonic() + PATIENCE)
-        culprit.close()
-        return found["code"] if found else None
 
     def fault(self, row):
         """One alone."""
         self.gather()
         position = self.system.log.position()
-        culprit = self.start(row)
-        try:
-            self.expect_ready([(row, culprit)])
+        with self.culprits([self.start(row)]) as [culprit]:
             self.watch()
             culprit.say("go")
-            code = self.code(culprit)
-        finally:
-            culprit.close()
+            code, = self.codes([culprit])
         event = {"kind": "alone", "row": row, "code": code, "pauses_ms": self.survived(row, "alone", position)}
         self.quiet()
         blamed = self.blamed(row, position, {culprit.pid})
@@ -225,22 +171,19 @@ class Life:
 
     def survived(self, what, kind, position):
         """Waits until the loops have gone on. @position: of the log, before the fault. Return: their pauses."""
-        pauses = {}
-        self.say_all("more 3")
-        for loop, survivor in list(self.alive.items()):
-            line = survivor.expect("more")
-            pauses[loop] = float(line.split()[1]) if line else None
-            survivor.faults.append({"kind": kind, "row": what, "pause_ms": pauses[loop]})
-            if not line:
+        pauses = {loop: measured[0] if measured else None for loop, measured in self.measured().items()}
+        for loop, pause in pauses.items():
+            self.survivors[loop].faults.append({"kind": kind, "row": what, "pause_ms": pause})
+            if pause is None:
                 self.lost(loop, what, position)
         return pauses
 
     def lost(self, loop, what, position):
-        survivor = self.alive.pop(loop)
+        survivor = self.survivors.pop(loop)
         survivor.end()
         survivor.ended_by = what
         self.ended.append(survivor)
-        print(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}", flush=True)
+        print(f"  {loop}: {survivor.program.result or survivor.errors()}", flush=True)
         if self.must_go_on(what):
             for line in self.system.log.since(position):
                 print("  | " + line)
@@ -272,7 +215,7 @@ class Life:
 
     def settle(self, kind, culprits, position):
         """After several faults. @culprits: (row, program) of each. Return: what became of all."""
-        codes = [(row, self.code(culprit)) for row, culprit in culprits]
+        codes = list(zip([row for row, _ in culprits], self.codes([culprit for _, culprit in culprits])))
         pauses = self.survived(kind, kind, position)
         self.quiet()
         pids = {culprit.pid for _, culprit in culprits}
@@ -287,7 +230,7 @@ class Life:
         return {"kind": kind, "faults": codes, "blamed": len(blamed & pids), "pauses_ms": pauses}
 
     def iterations(self):
-        return {loop: survivor.iterations() for loop, survivor in self.alive.items()}
+        return {loop: survivor.iterations() for loop, survivor in self.survivors.items()}
 
     def rates(self, happen):
         """Iterations of each loop in a second, from the beginning of happen() to its end."""
@@ -330,21 +273,16 @@ class Life:
     def burst(self):
         """Faults that happen at once."""
         self.gather()
-        rows = itertools.islice(itertools.cycle(self.options.rows), self.options.burst)
-        culprits = [(row, self.start(row)) for row in rows]
-        try:
-            self.expect_ready(culprits)
+        rows = list(itertools.islice(itertools.cycle(self.options.rows), self.options.burst))
+        with self.culprits([self.start(row) for row in rows]) as culprits:
             self.quiet(len(culprits))
             position = self.system.log.position()
             self.watch()
             begin = time.monotonic()
-            for _, culprit in culprits:
+            for culprit in culprits:
                 culprit.say("go")
             took = time.monotonic() - begin
-            event = self.settle("burst", culprits, position)
-        finally:
-            for _, culprit in culprits:
-                culprit.close()
+            event = self.settle("burst", list(zip(rows, culprits)), position)
         if took > 1:
             raise Broken(f"a burst that takes {took:.1f} s is none")
         self.events.append(event)
@@ -364,9 +302,9 @@ class Life:
                 kept.write("\n".join(lines) + "\n")
 
         def pids():
-            return [self.system.server.pid, *(survivor.program.pid for survivor in list(self.alive.values()))]
+            return [self.system.server.pid, *(survivor.program.pid for survivor in list(self.survivors.values()))]
 
-        return Stall(lambda: sum(survivor.iterations() for survivor in list(self.alive.values())), pids, report)
+        return Stall(lambda: sum(survivor.iterations() for survivor in list(self.survivors.values())), pids, report)
 
     def happen(self):
         if self.options.every:
@@ -385,9 +323,8 @@ class Life:
         except Broken as problem:
             self.bad += [str(problem), *self.system.log.since(0)[-40:]]
         finally:
-            for survivor in self.alive.values():
-                survivor.end()
-                self.ended.append(survivor)
+            self.ended += self.survivors.values()
+            self.leave()
             self.bad += [self.system.crash()] if self.system.crash() else []
             self.system.down()
 
@@ -426,7 +363,7 @@ def references(options, kernels, survivors, work):
     found = {}
     for loop in options.loops:
         for log, program in (running[loop], twice[loop]):
-            if not program.end(time.monotonic() + 10 * PATIENCE):
+            if not program.end(until(10 * PATIENCE)):
                 bad.append(f"{loop} does not run natively: {''.join(program.errors)[-2000:]}")
             program.close()
         found[loop] = running[loop][0].read_bytes(), (running[loop][1].result or {}).get("states", {})
@@ -471,16 +408,8 @@ def summary(lives):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
 
-    def words(known):
-        def parse(text):
-            if set(text.split(",")) - set(known):
-                raise argparse.ArgumentTypeError(f"{text} is not of {', '.join(known)}")
-            return text.split(",")
-        return parse
-
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     def count(text):
         if int(text) < 1:
             raise argparse.ArgumentTypeError("at least 1")
@@ -496,10 +425,9 @@ def arguments():
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=f"at least {LEAST_SECONDS}")
     parser.add_argument("--burst", type=count, metavar="N")
     parser.add_argument("--strict", action="store_true")
-    parser.add_argument("--out", default="")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER")
     options = parser.parse_args()
-    options.build, options.backend = options.build.resolve(), "cuda"
+    options.backend = "cuda"
     options.programs = options.programs or [len(options.loops)]
     if max(options.programs) > len(options.loops):
         parser.error(f"there are {len(options.loops)} loops")
@@ -530,23 +458,17 @@ def run(options, work):
     summary(lives)
     for line in bad:
         print("BAD: " + line)
-    if options.out:
-        matrix.save(options.out, {"native_codes": options.native, "lives": [life.found() for life in lives]})
+    save(options.out, {"native_codes": options.native, "lives": [life.found() for life in lives]})
     return not bad
 
 
-def main():
-    options = arguments()
-    if not is_gpu_here() or not importlib.util.find_spec("torchvision"):
-        print("no GPU, or no PyTorch with torchvision")
+def play(options):
+    """Return: exit status"""
+    if not importlib.util.find_spec("torchvision"):
+        print("no PyTorch with torchvision")
         return 77
-    work = tempfile.mkdtemp(prefix="frmps-frameworks-")
-    print("machine:", json.dumps(machine()))
-    try:
-        return 0 if run(options, work) else 1
-    finally:
-        shutil.rmtree(work)
+    return main(lambda work: run(options, work))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play(arguments()))

@@ -29,7 +29,6 @@ if the culprit was told something else than natively; soak: if a survivor was to
 (--backend cuda).
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -39,15 +38,14 @@ import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "lib"), str(pathlib.Path(__file__).resolve().parent)]
-from machine import machine  # noqa: E402
 from matrix_second import FAULT_MS, SECONDS, Second, is_reached, must_be_exact  # noqa: E402
 from matrix_soak import Soak  # noqa: E402
 from matrix_systems import PATIENCE, Broken, Frmps, StockMps, System  # noqa: E402
+from stage import Stage, Survivor, main, make_parser, save, until, words  # noqa: E402
 
 # Row: (fault of matrix_worker, what the host backend says natively). 0: nothing is told.
 FAULTS = {
@@ -102,34 +100,22 @@ class Run:
         self.cap, self.culprit_cap = CAPS.get(column, (None, None))
         self.repeatable = ["--repeatable"] if policy == "replay" and not black_boxes else []
         self.more = 4 if column == "busy-50ms" else 20
-        self.survivors, self.culprit = [], None
+        self.stage, self.culprit = Stage(system), None
         self.found = {"trouble": ""}
 
-    def until(self, seconds=PATIENCE):
-        return time.monotonic() + seconds
-
-    def hear_all(self, word):
-        """Waits for a line of every survivor that has not ended. Return: the lines."""
-        until = self.until()
-        heard = [survivor.hear(word, until) for survivor in self.survivors if not survivor.result]
-        return [line for line in heard if line]
-
-    def say_all(self, text):
-        for survivor in self.survivors:
-            survivor.say(text)
-
     def gather(self):
-        self.survivors = [self.system.start(["survivor", *self.arguments, *self.repeatable], self.policy, self.cap)
-                          for _ in range(self.count)]
-        if len(self.hear_all("ready")) < self.count:
-            raise Broken("survivors did not start: " + "".join(line for s in self.survivors for line in s.errors))
-        self.system.quiet(self.count, self.until())
+        arguments = ["survivor", *self.arguments, *self.repeatable]
+        self.stage.enter({f"survivor {i}": Survivor(self.system.start(arguments, self.policy, self.cap), self.more)
+                          for i in range(self.count)})
+        self.stage.quiet()
 
     def start_culprit(self, fault, *more):
         culprit = self.system.start(["culprit", fault, "--blocks", str(self.blocks), *more], self.policy, self.culprit_cap)
-        if not culprit.hear("ready", self.until()):
+        try:
+            self.stage.expect_ready([culprit])
+        except Broken:
             culprit.close()
-            raise Broken(f"the culprit did not start: {''.join(culprit.errors)}")
+            raise
         return culprit
 
     def invite(self, fault, *more):
@@ -144,26 +130,22 @@ class Run:
         self.found["missed"] = not self.second.strike()
         return self.second.gone
 
-    def watch(self):
-        self.say_all("watch")
-        self.hear_all("watching")
-
     def fault(self):
         self.invite(self.row, "--wait-ms", str(UNTOLD_MS if self.row == "none" else PATIENCE * 500),
                     "--warm-ms", str(self.warm_ms))
-        self.watch()
+        self.stage.watch()
         self.culprit.say("go")
         gone = self.interrupt()
-        self.found["culprit"] = self.culprit.end(self.until())
+        self.found["culprit"] = self.culprit.end(until())
         if self.second and self.second.culprit:
-            self.found["second"] = self.second.culprit.end(self.until())
+            self.found["second"] = self.second.culprit.end(until())
         return gone
 
     def kill_culprit(self):
         self.invite("busy", "--kernel-us", "1000")
-        self.watch()
+        self.stage.watch()
         self.culprit.say("go")
-        if not self.culprit.hear("launched", self.until()):
+        if not self.culprit.hear("launched", until()):
             raise Broken("the culprit did not launch")
         self.culprit.kill()
         return None
@@ -172,11 +154,11 @@ class Run:
         if self.second:
             self.second.prepare(self)
         victim = self.system.victim(self.row.removeprefix("kill-"))
-        self.watch()
+        self.stage.watch()
         os.kill(victim, signal.SIGKILL)
         gone = self.interrupt()
         if self.second and self.second.culprit:
-            self.found["second"] = self.second.culprit.end(self.until())
+            self.found["second"] = self.second.culprit.end(until())
         return gone or victim
 
     def happen(self):
@@ -184,18 +166,6 @@ class Run:
         if self.row == "kill-culprit":
             return self.kill_culprit()
         return self.kill_other() if self.row in KILLS else self.fault()
-
-    def dismiss(self):
-        self.say_all("stop")
-        until = self.until()
-        for survivor in self.survivors:
-            survivor.end(until)
-        self.found["survivors"] = [survivor.result or self.without_result(survivor) for survivor in self.survivors]
-
-    @staticmethod
-    def without_result(survivor):
-        return {"outcome": "HANG" if survivor.process.returncode == -signal.SIGKILL else "died",
-                "errors": "".join(survivor.errors)[-300:]}
 
     def read_log(self, lines):
         blamed = self.system.blamed(lines)
@@ -213,13 +183,10 @@ class Run:
         if self.system.name == "frmps":
             position = self.system.log.position()
         gone = self.happen()
-        self.say_all(f"more {self.more}")
-        first = [float(line.split()[1]) for line in self.hear_all("more")]
+        first = [measured[0] for measured in self.stage.measured().values() if measured]
         self.found["first_pause_ms"] = first if self.arguments[0] != "--idle" else []
-        if self.system.name == "frmps":
-            left = sum(1 for survivor in self.survivors if survivor.process.poll() is None and not survivor.result)
-            self.system.quiet(left, self.until(), gone)
-        self.dismiss()
+        self.stage.quiet(gone=gone)
+        self.found["survivors"] = list(self.stage.leave().values())
         if self.system.name == "frmps":
             self.read_log(self.system.log.since(position))
             self.found["trouble"] = self.system.crash()
@@ -233,8 +200,9 @@ class Run:
         finally:
             if self.second:
                 self.second.close()
-            for program in [*self.survivors, *([self.culprit] if self.culprit else [])]:
-                program.close()
+            self.stage.close()
+            if self.culprit:
+                self.culprit.close()
         return self.found
 
 
@@ -422,8 +390,7 @@ class Matrix:
         return self.bad == 0
 
     def save(self):
-        if self.options.out:
-            save(self.options.out, {"native_codes": self.native, "cells": self.cells})
+        save(self.options.out, {"native_codes": self.native, "cells": self.cells})
 
 
 def self_check(options, kernels):
@@ -448,11 +415,6 @@ def service(options, kernels, limited=True):
     if options.backend == "host":
         more += "spin_us = 0\nfault_stall_ms = 1000\nfault_patience_ms = 20000\n"
     return Frmps(options.build, kernels, options.backend, more)
-
-
-def save(path, content):
-    block = {"machine": machine(), "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
-    pathlib.Path(path).write_text(json.dumps({**block, **content}, indent=1) + "\n")
 
 
 def spoil(image):
@@ -491,7 +453,7 @@ def native_codes(options, kernels):
     codes = {"endless": FAULTS["endless"]}
     for row, program in programs.items():
         program.say("go")
-        found = program.end(time.monotonic() + PATIENCE)
+        found = program.end(until())
         program.close()
         if not found:
             raise SystemExit(f"matrix.py: {row} does not run natively: {''.join(program.errors)}")
@@ -502,17 +464,7 @@ def native_codes(options, kernels):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def words(known):
-        def parse(text):
-            unknown = [word for word in text.split(",") if word not in known]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
-            return text.split(",")
-        return parse
-
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser = make_parser(__doc__)
     parser.add_argument("--backend", choices=("cuda", "host"), default="cuda")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--rows", type=words(ROWS), default=list(ROWS))
@@ -530,38 +482,26 @@ def arguments():
     parser.add_argument("--soak", type=int, nargs="?", const=-1, default=0, help="default: 1000 on host, 200 on cuda")
     parser.add_argument("--keep-log", action="store_true",
                         help="the log of every run goes to --out, not of bad ones alone")
-    parser.add_argument("--out", default="")
     return parser.parse_args()
 
 
-def main():
-    options = arguments()
-    options.build = options.build.resolve()
-    if options.second and options.systems != ["frmps"]:
-        raise SystemExit("matrix.py: second faults are for frmps alone")
-    if options.backend == "cuda" and (not shutil.which("nvidia-smi") or
-                                      subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode):
-        print("no GPU")
-        return 77
-    os.environ.setdefault("FRMPS_HOST_FAULT_MS", str(FAULT_MS if options.second else 10))
-    if options.soak < 0:
-        options.soak = 1000 if options.backend == "host" else 200
-    work = tempfile.mkdtemp(prefix="frmps-matrix-")
-    try:
-        kernels = host_kernels(options.build) if options.backend == "host" else device_kernels(work)
-        print("machine:", json.dumps(machine()))
-        if options.soak:
-            soak = Soak(service(options, kernels), options)
-            found = soak.run()
-            if options.out:
-                save(options.out, {"soak": found, "bad": soak.bad})
-            return 1 if soak.bad else 0
-        if options.short and not self_check(options, kernels):
-            return 1
-        return 0 if Matrix(options, kernels, native_codes(options, kernels)).run() else 1
-    finally:
-        shutil.rmtree(work)
+def run(options, work):
+    kernels = host_kernels(options.build) if options.backend == "host" else device_kernels(work)
+    if options.soak:
+        soak = Soak(service(options, kernels), options)
+        found = soak.run()
+        save(options.out, {"soak": found, "bad": soak.bad})
+        return not soak.bad
+    if options.short and not self_check(options, kernels):
+        return False
+    return Matrix(options, kernels, native_codes(options, kernels)).run()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    asked = arguments()
+    if asked.second and asked.systems != ["frmps"]:
+        raise SystemExit("matrix.py: second faults are for frmps alone")
+    os.environ.setdefault("FRMPS_HOST_FAULT_MS", str(FAULT_MS if asked.second else 10))
+    if asked.soak < 0:
+        asked.soak = 1000 if asked.backend == "host" else 200
+    sys.exit(main(lambda work: run(asked, work), asked.backend == "cuda"))

@@ -22,6 +22,7 @@ import signal
 import time
 
 from matrix_systems import Broken
+from stage import until
 
 PHASES = {
     "examining": ("fault", "active", "standby", "daemon", "keeper"),
@@ -57,7 +58,7 @@ class Second:
 
     def prepare(self, run):
         self.system, self.log = run.system, run.system.log
-        self.until = run.until()
+        self.until = until()
         if self.what == "fault":
             self.culprit = run.start_culprit(SECOND_FAULT, "--wait-ms", "30000")
         if self.phase == "fencing":

@@ -3,10 +3,12 @@
 import json
 import time
 
-from matrix_systems import PATIENCE, Broken
+from matrix_systems import Broken
+from stage import Stage, Survivor, until
 
 # Faults beside which survivors go on exactly.
 ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
+SURVIVORS = {"busy": ["--kernel-us", "100"], "idle": ["--idle"]}
 SETTLE_SECONDS = 60  # what is held in passing is gone by then, also on a busy machine
 
 
@@ -14,25 +16,23 @@ class Soak:
     """Faults in a row beside the same survivors."""
 
     def __init__(self, system, options):
-        self.system = system
+        self.system, self.stage = system, Stage(system)
         self.rows = [row for row in options.rows if row in ROWS] or list(ROWS)
         self.count, self.policy = options.soak, options.policy[0]
         self.end = time.monotonic() + options.seconds if options.seconds else float("inf")
-        self.survivors, self.bad = [], []
+        self.bad = []
 
-    def say_all(self, text, answer):
-        until = time.monotonic() + PATIENCE
-        for survivor in self.survivors:
-            survivor.say(text)
-        for survivor in self.survivors:
-            if not survivor.hear(answer, until):
-                raise Broken(f"a survivor ends: {survivor.result or ''.join(survivor.errors) or 'no answer'}")
+    def expect(self, answers):
+        for name, answer in answers.items():
+            if not answer:
+                survivor = self.stage.survivors[name]
+                raise Broken(f"survivor {name} ends: {survivor.program.result or survivor.errors()}")
 
     def fault(self, row):
         culprit = self.system.start(["culprit", row], self.policy)
         try:
             culprit.say("go")
-            found = culprit.end(time.monotonic() + PATIENCE)
+            found = culprit.end(until())
         finally:
             culprit.close()
         if not found or not found["code"]:
@@ -45,11 +45,11 @@ class Soak:
         before, culprits, i = None, set(), 0
         while i < self.count and time.monotonic() < self.end:
             culprits.add(self.fault(self.rows[i % len(self.rows)]))
-            self.say_all("more 3", "more")
-            self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
+            self.expect(self.stage.measured())
+            self.stage.quiet()
             i += 1
             if i % 20 == 0:
-                self.say_all("check", "checked")
+                self.expect(self.stage.ask("check", "checked"))
             if i == warm:
                 before = self.system.holdings()
         blamed = self.system.blamed(self.system.log.since(0))
@@ -59,9 +59,9 @@ class Soak:
 
     def holdings_at_rest(self, before):
         """What is held in passing, a connection or a child that ends, is not held a moment later."""
-        until = time.monotonic() + SETTLE_SECONDS
+        end = time.monotonic() + SETTLE_SECONDS
         held = self.system.holdings()
-        while self.grown(before, held) and time.monotonic() < until:
+        while self.grown(before, held) and time.monotonic() < end:
             time.sleep(0.1)
             held = self.system.holdings()
         return held
@@ -71,7 +71,7 @@ class Soak:
         found = []
         slack = {"device MiB": 8 if self.system.backend == "cuda" else 0}
         # Rings of a MiB are used from one end to the other, however slowly, and journals beside them.
-        slack["KiB shared"] = 2048 * (len(self.survivors) + 1)
+        slack["KiB shared"] = 2048 * (len(SURVIVORS) + 1)
         for name, value in after.items():
             if name.startswith("KiB of"):
                 slack[name] = float("inf") if self.system.is_sanitized() else 1024
@@ -81,21 +81,14 @@ class Soak:
 
     def play(self):
         repeatable = ["--repeatable"] if self.policy == "replay" else []
-        for arguments in (["--kernel-us", "100"], ["--idle"]):
-            self.survivors.append(self.system.start(["survivor", *arguments, *repeatable], self.policy))
-        for survivor in self.survivors:
-            if not survivor.hear("ready", time.monotonic() + PATIENCE):
-                raise Broken("survivors did not start")
-        self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
+        self.stage.enter({name: Survivor(self.system.start(["survivor", *arguments, *repeatable], self.policy), 3)
+                          for name, arguments in SURVIVORS.items()})
+        self.stage.quiet()
         begin = time.monotonic()
         done, before, after = self.faults()
         took = time.monotonic() - begin
         self.bad += self.grown(before, after)
-        for survivor in self.survivors:
-            survivor.say("stop")
-            result = survivor.end(time.monotonic() + PATIENCE)
-            if not result or result["outcome"] != "exact":
-                self.bad.append(f"a survivor ends: {result}")
+        self.bad += [f"{name} ends: {result}" for name, result in self.stage.leave().items() if result["outcome"] != "exact"]
         if self.system.crash():
             self.bad.append(self.system.crash())
         print(f"soak: {done} faults in {took:.1f} s; held after the first ones, and now:")
@@ -113,8 +106,7 @@ class Soak:
             self.bad.append(json.dumps(self.system.domain(self.system.status())))
             self.bad += self.system.log.since(0)[-40:]
         finally:
-            for survivor in self.survivors:
-                survivor.close()
+            self.stage.close()
             self.system.down()
         for line in self.bad:
             print("soak: " + line)

@@ -106,7 +106,7 @@ class System:
     def down(self):
         shutil.rmtree(self.work, ignore_errors=True)
 
-    def quiet(self, clients, until):
+    def quiet(self, clients, until, gone=None):
         """Until nothing of an earlier run is left."""
 
     def crash(self):

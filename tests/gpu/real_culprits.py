@@ -23,16 +23,12 @@ Exit status: 1 if any of these differs, if a survivor is not exact, if the log d
 somebody else, or if an iteration of the loop that is done twice is not noticed; 77 without a GPU.
 """
 
-import argparse
 import importlib.util
-import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
@@ -40,22 +36,15 @@ import culprits  # noqa: E402
 import framework_faults  # noqa: E402
 import matrix  # noqa: E402
 from framework_faults import LOOPS, PATIENCE  # noqa: E402
-from machine import machine  # noqa: E402
 from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
-from systems import is_gpu_here  # noqa: E402
+from stage import Stage, Survivor, main, make_parser, save, until, words  # noqa: E402
 
 ENDLESS = "cuda-endless"
 CUDA_CASES = ("cuda-recursion-many", "cuda-recursion-one", "cuda-null", "cuda-misaligned", ENDLESS)
 CASES = (*culprits.CASES, *CUDA_CASES)
 NATIVE_RUNS = 2
 SMALL = "100us"  # the survivor of small kernels
-MORE = {SMALL: "more 20"}  # what is awaited after a fault; loops: windows
-MORE_OF_LOOP = "more 3"
-
-
-def until():
-    return time.monotonic() + PATIENCE
 
 
 def missing(name):
@@ -107,16 +96,16 @@ def native_answers(options, names, programs):
         running[name] = [start(system, name, programs) for _ in range(1 if name == ENDLESS else NATIVE_RUNS)]
     for name, runs in running.items():
         for program in runs:
-            if not program.hear("ready", until()):
+            if not program.hear("ready", until(PATIENCE)):
                 raise SystemExit(f"real_culprits.py: {name} does not start natively: {''.join(program.errors)[-2000:]}")
             program.say("go")
-            if not program.hear("launched" if name == ENDLESS else "done", until()):
+            if not program.hear("launched" if name == ENDLESS else "done", until(PATIENCE)):
                 raise SystemExit(f"real_culprits.py: {name} does not end natively: {''.join(program.errors)[-2000:]}")
             if name == ENDLESS:
                 program.kill()
     for name, runs in running.items():
         for program in runs:
-            program.end(until())
+            program.end(until(PATIENCE))
             program.close()
         found[name] = [answer(program) for program in runs if name != ENDLESS]
         if any(not one["code"] for one in found[name]):
@@ -125,102 +114,73 @@ def native_answers(options, names, programs):
     return found
 
 
-class Small:
-    """The survivor of small kernels; has the interface of the loops'."""
-
-    def __init__(self, system):
-        self.program = system.start(["survivor", "--kernel-us", "100"])
-
-    def expect(self, word):
-        return self.program.hear(word, until())
-
-    def end(self):
-        self.program.say("stop")
-        self.program.end(until())
-        self.program.close()
-
-
-class Life:
+class Life(Stage):
     """Of one service, with the survivors and all culprits that are left."""
 
     def __init__(self, options, kernels, work):
+        super().__init__(matrix.service(options, kernels), PATIENCE)
         self.options, self.work = options, work
-        self.system = framework_faults.service(options, kernels)
-        self.alive, self.culprits, self.loops, self.bad = {}, {}, [], []
+        self.left, self.loops, self.bad = {}, [], []
         self.is_begun = False
 
     def gather(self):
         """Starts the survivors that are not there."""
-        new = []
-        if SMALL not in self.alive:
-            self.alive[SMALL] = Small(self.system)
-            new.append(SMALL)
-        if self.options.loop and self.options.loop not in self.alive:
-            self.alive[self.options.loop] = framework_faults.Survivor(self.system, self.options.loop, self.work)
-            self.loops.append(self.alive[self.options.loop])
-            new.append(self.options.loop)
-        for name in new:
-            if not self.alive[name].expect("ready"):
-                raise Broken(f"{name} does not start: {''.join(self.alive[name].program.errors)[-2000:]}")
-
-    def quiet(self):
-        self.system.quiet(len(self.alive) + len(self.culprits), until())
-
-    def ask(self, orders, word):
-        """@orders: by name. Return: the answers by name; None of those who ended."""
-        for name, order in orders.items():
-            self.alive[name].program.say(order)
-        return {name: self.alive[name].expect(word) for name in orders}
+        new = {}
+        if SMALL not in self.survivors:
+            new[SMALL] = Survivor(self.system.start(["survivor", "--kernel-us", "100"]), patience=PATIENCE)
+        if self.options.loop and self.options.loop not in self.survivors:
+            new[self.options.loop] = framework_faults.Loop(self.system, self.options.loop, self.work)
+            self.loops.append(new[self.options.loop])
+        self.enter(new)
 
     def begin(self, names):
         """Return: what is wrong with those culprits that do not start."""
         self.system.up()
         for name in names:
-            self.culprits[name] = start(self.system, name, self.options.programs)
+            self.left[name] = start(self.system, name, self.options.programs)
         self.gather()
         failed = {}
-        for name, culprit in list(self.culprits.items()):
-            if not culprit.hear("ready", until()):
-                self.culprits.pop(name).close()
+        for name, culprit in list(self.left.items()):
+            if not culprit.hear("ready", until(PATIENCE)):
+                self.left.pop(name).close()
                 failed[name] = f"does not start: {''.join(culprit.errors)[-2000:]}"
         self.is_begun = True
         return failed
 
     def fault(self, name):
         """Return: what the culprit caught, and its process."""
-        culprit = self.culprits.pop(name)
+        culprit = self.left.pop(name)
         try:
             culprit.say("go")
-            culprit.end(until())
+            culprit.end(until(PATIENCE))
         finally:
             culprit.close()
         return answer(culprit), culprit.pid
 
     def survived(self, found):
         """Adds what became of the survivors. Whether a loop is exact is known at the end of all."""
-        more = self.ask({name: MORE.get(name, MORE_OF_LOOP) for name in self.alive}, "more")
-        found["pauses_ms"] = {name: float(line.split()[1]) if line else None for name, line in more.items()}
-        found["survivors"] = {name: "went on" for name in self.alive}
+        more = self.measured()
+        found["pauses_ms"] = {name: measured[0] if measured else None for name, measured in more.items()}
+        found["survivors"] = {name: "went on" for name in more}
         if more[SMALL]:
-            more[SMALL] = self.ask({SMALL: "check"}, "checked")[SMALL]
+            self.survivors[SMALL].program.say("check")
+            more[SMALL] = self.survivors[SMALL].expect("checked")
             found["survivors"][SMALL] = "exact"
-        for name in [name for name, line in more.items() if not line]:
-            survivor = self.alive.pop(name)
-            survivor.end()
-            found["survivors"][name] = (survivor.program.result or {}).get("outcome", "HANG")
-            found[f"end of {name}"] = survivor.program.result or "".join(survivor.program.errors)[-500:]
+        for name in [name for name, answer in more.items() if not answer]:
+            found[f"end of {name}"] = self.survivors.pop(name).end()
+            found["survivors"][name] = found[f"end of {name}"]["outcome"]
 
     def play(self, name):
         self.gather()
-        self.quiet()
+        self.quiet(len(self.left))
         found = {"case": name}
         position = self.system.log.position()
-        self.ask(dict.fromkeys(self.alive, "watch"), "watching")
-        loop = self.alive.get(self.options.loop)
+        self.watch()
+        loop = self.survivors.get(self.options.loop)
         found["served"], pid = self.fault(name)
         self.survived(found)
         found["run"], found["iterations"] = loop, loop.iterations() if loop else 0
-        self.quiet()
+        self.quiet(len(self.left))
         lines = self.system.log.since(position)
         blamed = self.system.blamed(lines)
         found["blamed"] = "somebody else" if blamed - {pid} else "culprit" if blamed else "nobody"
@@ -229,12 +189,10 @@ class Life:
         return found
 
     def end(self):
-        for culprit in self.culprits.values():
+        for culprit in self.left.values():
             culprit.close()
-        for survivor in self.alive.values():
-            survivor.end()
-        small = self.alive[SMALL].program.result if SMALL in self.alive else {"outcome": "exact"}
-        self.bad += [f"{SMALL} ends: {small}"] if not small or small["outcome"] != "exact" else []
+        small = self.leave().get(SMALL, {"outcome": "exact"})
+        self.bad += [f"{SMALL} ends: {small}"] if small["outcome"] != "exact" else []
         self.system.down()
 
 
@@ -348,39 +306,27 @@ def run(options, work):
         print("BAD: " + line)
     for one in found:
         one.pop("run", None)
-    if options.out:
-        matrix.save(options.out, {"cases": found, "bad": bad})
+    save(options.out, {"cases": found, "bad": bad})
     return not bad and not any(one["bad"] for one in found)
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def cases(text):
-        if set(text.split(",")) - set(CASES):
-            raise argparse.ArgumentTypeError(f"{text} is not of {', '.join(CASES)}")
-        return text.split(",")
-
-    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
-    parser.add_argument("--only", type=cases, default=list(CASES), metavar="CASE,...")
+    parser = make_parser(__doc__)
+    parser.add_argument("--only", type=words(CASES), default=list(CASES), metavar="CASE,...")
     parser.add_argument("--list", action="store_true", help="the names of the cases, and which frameworks they miss")
     parser.add_argument("--loop", choices=LOOPS, default="graph", help="of PyTorch, that survives (graph)")
-    parser.add_argument("--out", default="")
     options = parser.parse_args()
-    options.build, options.backend = options.build.resolve(), "cuda"
+    options.backend = "cuda"
     return options
 
 
-def main():
-    options = arguments()
+def play_those_that_can(options):
+    """Return: exit status"""
     lacks = {name: missing(name) for name in options.only}
     if options.list:
         for name, frameworks in lacks.items():
             print(name + (f" (no {', '.join(frameworks)})" if frameworks else ""))
         return 0
-    if not is_gpu_here():
-        print("no GPU")
-        return 77
     options.cases = [name for name, frameworks in lacks.items() if not frameworks]
     for name, frameworks in lacks.items():
         if frameworks:
@@ -388,13 +334,8 @@ def main():
     if not importlib.util.find_spec("torch") or not importlib.util.find_spec("torchvision"):
         print(f"skip  the loop {options.loop}: no PyTorch with torchvision")
         options.loop = None
-    print("machine:", json.dumps(machine()), flush=True)
-    work = tempfile.mkdtemp(prefix="frmps-culprits-")
-    try:
-        return 0 if run(options, work) else 1
-    finally:
-        shutil.rmtree(work)
+    return main(lambda work: run(options, work))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play_those_that_can(arguments()))

@@ -35,7 +35,7 @@ class System:
 def judged(classes, codes, lines, replaced=False, innocent=()):
     """What is found bad about an event whose culprits are processes 11, 12, …"""
     life = types.SimpleNamespace(system=System(innocent), options=types.SimpleNamespace(native=NATIVE))
-    event = exceptions.Event(life, Cell("once", tuple(classes), together=len(classes)), 0, [])
+    event = exceptions.Event(life, Cell("once", tuple(classes), together=len(classes)), 0)
     event.found["codes"] = codes
     event.judge_culprits(range(11, 11 + len(classes)), lines)
     event.judge_executors(replaced)
