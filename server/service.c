@@ -248,8 +248,11 @@ static bool settle_one(struct daemon *daemon)
 	return true;
 }
 
-void daemon_settle(struct daemon *daemon)
+/* Does everything that is due. */
+static void settle(void *context)
 {
+	struct daemon *daemon = context;
+
 	do {
 		while (settle_one(daemon))
 			;
@@ -258,11 +261,6 @@ void daemon_settle(struct daemon *daemon)
 	} while (daemon->due || daemon->crew.is_due);
 	if (daemon->phase == DAEMON_LEAVES && !children_are_there(daemon))
 		uv_stop(daemon->loop);
-}
-
-static void carry_through(void *context)
-{
-	daemon_settle(context);
 }
 
 static void record(void *context)
@@ -312,7 +310,7 @@ static bool answered(void *context)
 }
 
 static const struct turn_end_steps turn_end_steps = {
-	.change = carry_through, .record = record, .answered = answered};
+	.change = settle, .record = record, .answered = answered};
 
 /*
  * Start

@@ -27,7 +27,4 @@ void daemon_stop(struct daemon *daemon);
 /** Leaves without waiting for sessions. Twice is fine. */
 void daemon_leave(struct daemon *daemon);
 
-/** Does everything that is due; the end of each turn calls this. */
-void daemon_settle(struct daemon *daemon);
-
 #endif

@@ -27,16 +27,38 @@ static CUresult check_options(unsigned int count, const CUlibraryOption *options
 	return CUDA_SUCCESS;
 }
 
-static CUresult load(CUlibrary *ret_handle, const char *path, const void *code, struct jit *jit)
+/* What the two calls of a load are given beside the image. The service has no use for the values of
+ * a library's options. */
+struct load {
+	CUjit_option *options;
+	void **values;
+	unsigned int count;
+	CUlibraryOption *library_options;
+	unsigned int library_count;
+};
+
+/* From memory, or with a path from a file. */
+static CUresult load(CUlibrary *ret_handle, const char *path, const void *code, const struct load *given)
 {
 	struct client_module *library;
 	struct image image;
-	CUresult result;
+	struct jit jit;
+	CUresult result = process_enter();
 
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_handle || (!path && !code))
+		return CUDA_ERROR_INVALID_VALUE;
+	result = check_options(given->library_count, given->library_options);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = jit_begin(given->count, given->options, given->values, &jit);
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = path ? image_open_file(path, &image) : image_open(code, &image);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = module_load(&image, NULL, jit, &library);
+	result = module_load(&image, NULL, &jit, &library);
 	image_close(&image);
 	if (result == CUDA_SUCCESS)
 		*ret_handle = (CUlibrary)library;
@@ -44,43 +66,23 @@ static CUresult load(CUlibrary *ret_handle, const char *path, const void *code, 
 }
 
 CUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options,
-	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
-	unsigned int library_count)
+	void **values, unsigned int count, CUlibraryOption *library_options,
+	__attribute__((unused)) void **library_values, unsigned int library_count)
 {
 	TRACE_CALL();
-	struct jit jit;
-	CUresult result = process_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!library || !code)
-		return CUDA_ERROR_INVALID_VALUE;
-	(void)library_values;
-	result = check_options(library_count, library_options);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = jit_begin(count, options, values, &jit);
-	return result != CUDA_SUCCESS ? result : load(library, NULL, code, &jit);
+	return load(
+		library, NULL, code, &(struct load){options, values, count, library_options, library_count});
 }
 
 CUDA_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *options,
-	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
-	unsigned int library_count)
+	void **values, unsigned int count, CUlibraryOption *library_options,
+	__attribute__((unused)) void **library_values, unsigned int library_count)
 {
 	TRACE_CALL();
-	struct jit jit;
-	CUresult result = process_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!library || !path)
-		return CUDA_ERROR_INVALID_VALUE;
-	(void)library_values;
-	result = check_options(library_count, library_options);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = jit_begin(count, options, values, &jit);
-	return result != CUDA_SUCCESS ? result : load(library, path, NULL, &jit);
+	return load(
+		library, path, NULL, &(struct load){options, values, count, library_options, library_count});
 }
 
 static CUresult enter(CUlibrary handle, struct client_module **ret_library)
@@ -105,20 +107,12 @@ CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 CUDA_EXPORT CUresult cuLibraryGetKernel(CUkernel *ret_handle, CUlibrary handle, const char *name)
 {
 	TRACE_CALL();
-	struct client_function *function;
 	struct client_module *library;
 	CUresult result = enter(handle, &library);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!ret_handle || !name)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (*name == '\0')
-		return CUDA_ERROR_NOT_FOUND;
-	result = module_function(library, name, &function);
-	if (result == CUDA_SUCCESS)
-		*ret_handle = (CUkernel)function;
-	return result;
+	return module_function(library, name, (struct client_function **)ret_handle);
 }
 
 CUDA_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *ret_count, CUlibrary handle)
@@ -173,11 +167,7 @@ CUDA_EXPORT CUresult cuLibraryGetGlobal(
 	struct client_module *instance;
 	CUresult result = enter_instance(handle, &instance);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!name || (!ret_address && !ret_bytes))
-		return CUDA_ERROR_INVALID_VALUE;
-	return module_global(instance, name, ret_address, ret_bytes);
+	return result != CUDA_SUCCESS ? result : module_global(instance, name, ret_address, ret_bytes);
 }
 
 CUDA_EXPORT CUresult cuLibraryGetManaged(

@@ -95,20 +95,12 @@ CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 CUDA_EXPORT CUresult cuModuleGetFunction(CUfunction *ret_handle, CUmodule handle, const char *name)
 {
 	TRACE_CALL();
-	struct client_function *function;
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!ret_handle || !name)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (*name == '\0')
-		return CUDA_ERROR_NOT_FOUND;
-	result = module_function(module, name, &function);
-	if (result == CUDA_SUCCESS)
-		*ret_handle = (CUfunction)function;
-	return result;
+	return module_function(module, name, (struct client_function **)ret_handle);
 }
 
 CUDA_EXPORT CUresult cuModuleGetGlobal_v2(
@@ -118,11 +110,7 @@ CUDA_EXPORT CUresult cuModuleGetGlobal_v2(
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!name || (!ret_address && !ret_bytes))
-		return CUDA_ERROR_INVALID_VALUE;
-	return module_global(module, name, ret_address, ret_bytes);
+	return result != CUDA_SUCCESS ? result : module_global(module, name, ret_address, ret_bytes);
 }
 
 CUDA_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *ret_count, CUmodule handle)

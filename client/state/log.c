@@ -90,7 +90,8 @@ static void complain(const char *format, ...)
 	errno = saved;
 }
 
-bool client_log_enabled(enum client_log_level level)
+/* True if a message of this level is written. */
+static bool is_enabled(enum client_log_level level)
 {
 	int stored = atomic_load_explicit(&threshold, memory_order_relaxed), unread = 0;
 
@@ -112,14 +113,14 @@ void client_log(enum client_log_level level, const char *format, ...)
 	va_list arguments;
 	size_t length;
 
-	if (!client_log_enabled(level) && level != CLIENT_LOG_ERROR)
+	if (!is_enabled(level) && level != CLIENT_LOG_ERROR)
 		return;
 	va_start(arguments, format);
 	length = line_make(line, format, arguments);
 	va_end(arguments);
 	if (level == CLIENT_LOG_ERROR)
 		logbook_note(line + PREFIX, length - PREFIX - 1);
-	if (client_log_enabled(level))
+	if (is_enabled(level))
 		put(line, length);
 	errno = saved;
 }

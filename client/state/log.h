@@ -24,10 +24,6 @@ enum client_log_level {
 /* Longest line with its newline; a longer message is cut and ends in "...". */
 #define CLIENT_LOG_LINE_MAX 512
 
-/* True if a message of this level is written. For callers whose arguments are expensive to make.
- * Any thread. */
-bool client_log_enabled(enum client_log_level level);
-
 /*
  * Writes a line; `format` has no prefix and no newline. Any thread; takes no lock, allocates
  * nothing, keeps errno. A single write(2) writes the line, so lines of several threads do not mix.

@@ -612,12 +612,18 @@ CUresult module_function(
 	struct client_module *module, const char *name, struct client_function **ret_function)
 {
 	SESSION_SCOPE(module->session);
-	uint32_t hash = hash_name(name);
 	struct client_function *function;
-	CUresult result = wake(module);
+	CUresult result;
+	uint32_t hash;
 
+	if (!ret_function || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (*name == '\0')
+		return CUDA_ERROR_NOT_FOUND;
+	result = wake(module);
 	if (result != CUDA_SUCCESS)
 		return result;
+	hash = hash_name(name);
 	pthread_mutex_lock(&module->lock);
 	function = known_function(module, name, hash);
 	pthread_mutex_unlock(&module->lock);
@@ -698,9 +704,12 @@ CUresult module_global(
 	SESSION_SCOPE(module->session);
 	const struct client_global *global;
 	CUdeviceptr address;
+	CUresult result;
 	size_t bytes;
-	CUresult result = wake(module);
 
+	if (!name || (!ret_address && !ret_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	result = wake(module);
 	if (result != CUDA_SUCCESS)
 		return result;
 	pthread_mutex_lock(&module->lock);

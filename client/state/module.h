@@ -101,11 +101,12 @@ void module_settle_libraries(const struct session *session, uint64_t home);
 CUresult module_load_instance(
 	struct client_module *library, CUcontext context, struct client_module **ret_instance);
 
-/** A kernel by name; CUDA_ERROR_NOT_FOUND. */
+/** A kernel by name. @name, @ret_function: the program's, NULL is CUDA_ERROR_INVALID_VALUE. Also
+ * CUDA_ERROR_NOT_FOUND. */
 CUresult module_function(
 	struct client_module *module, const char *name, struct client_function **ret_function);
 
-/** A global by name; each output may be NULL. CUDA_ERROR_NOT_FOUND. */
+/** A global by name; each output may be NULL, but not both, nor the name. CUDA_ERROR_NOT_FOUND. */
 CUresult module_global(
 	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
 

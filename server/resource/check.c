@@ -46,7 +46,8 @@ bool check_inside_windows(const struct check_scope *scope, const struct wire_ran
 	return false;
 }
 
-int check_range(const struct check_scope *scope, const struct wire_range *range, bool device,
+/* Shape of a range, the same for mapping and unmapping. */
+static int check_range(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
 	uint64_t granule = device ? BACKEND_CHUNK_GRANULE : CHECK_PAGE;

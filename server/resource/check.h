@@ -62,9 +62,6 @@ bool check_inside(const struct wire_range *range, uint64_t base, uint64_t bytes)
 bool check_inside_part(const struct check_scope *scope, const struct wire_range *range, bool device);
 /** True for a range inside a further window of the session. */
 bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range);
-/** Shape of a range, the same for mapping and unmapping. */
-int check_range(const struct check_scope *scope, const struct wire_range *range, bool device,
-	struct check_finding *finding);
 /** A range that is to be mapped, of device memory or of host memory. */
 int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding);

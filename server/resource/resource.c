@@ -30,6 +30,15 @@ static const struct resource *resource_of(enum wire_type type)
 	return (unsigned)type < WIRE_TYPES ? resources[type] : NULL;
 }
 
+/* Most that a request adds to the session's kept_bytes if it succeeds. */
+static uint64_t cost_of(const struct wire_message *message)
+{
+	const struct resource *resource = resource_of(message->type);
+
+	return resource && resource->cost ? resource->cost(message)
+					  : WIRE_OPTIONS_MAX * sizeof(struct wire_option);
+}
+
 /*
  * Before
  */
@@ -37,7 +46,7 @@ static const struct resource *resource_of(enum wire_type type)
 static bool is_full(const struct holdings *holdings, const struct wire_message *message)
 {
 	return holdings->count >= HOLDINGS_ENTRIES_MAX ||
-	       holdings->kept_bytes + resource_cost(message) > HOLDINGS_KEPT_MAX;
+	       holdings->kept_bytes + cost_of(message) > HOLDINGS_KEPT_MAX;
 }
 
 int check_request(const struct check_scope *scope, const struct wire_message *message, int file,
@@ -76,20 +85,11 @@ const char *resource_flaw(
 	return resource->flaw(request, &reply->values);
 }
 
-uint64_t resource_cost(const struct wire_message *message)
-{
-	const struct resource *resource = resource_of(message->type);
-
-	return resource && resource->cost ? resource->cost(message)
-					  : WIRE_OPTIONS_MAX * sizeof(struct wire_option);
-}
-
 size_t resource_record_cost(const struct wire_message *message)
 {
 	const struct resource *resource = resource_of(message->type);
 
-	return sizeof(struct kept_holding) +
-	       (resource && resource->costs_no_record ? 0 : resource_cost(message));
+	return sizeof(struct kept_holding) + (resource && resource->costs_no_record ? 0 : cost_of(message));
 }
 
 /*

@@ -124,8 +124,6 @@ void resource_drop(struct holdings *holdings, const struct wire_message *message
 /** The request that makes the resource once more. Points into the entry; id is not set. */
 void resource_again(const struct holding *entry, uint64_t session, struct wire_message *ret_message);
 
-/** Most that a request adds to the session's kept_bytes if it succeeds. */
-uint64_t resource_cost(const struct wire_message *message);
 /** Longest payload of the record that a request makes if it succeeds, bytes. */
 size_t resource_record_cost(const struct wire_message *message);
 

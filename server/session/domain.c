@@ -133,7 +133,7 @@ void domain_all_changed(struct domain *domain)
 	domain_changed(domain);
 }
 
-struct domain *domain_new(struct daemon *daemon)
+static struct domain *new_domain(struct daemon *daemon)
 {
 	struct domain *domain = domain_new_numbered(daemon, daemon->next_domain + 1);
 
@@ -145,7 +145,7 @@ struct domain *domain_new(struct daemon *daemon)
 
 struct domain *domain_new_alone(const struct domain *of)
 {
-	struct domain *domain = domain_new(of->daemon);
+	struct domain *domain = new_domain(of->daemon);
 
 	if (!domain)
 		return NULL;
@@ -328,7 +328,7 @@ void domain_prewarm(struct daemon *daemon)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		if (domain->life != DOMAIN_RETIRES)
 			return;
-	domain = domain_new(daemon);
+	domain = new_domain(daemon);
 	if (!domain)
 		return;
 	/* For programs of the service's own user: where executors run as users, no other user gets
@@ -466,7 +466,7 @@ static struct domain *make_domain(struct daemon *daemon, const struct identity *
 	if (!text && !make_room(daemon))
 		*ret_refusal = (struct domain_refusal){CUDA_ERROR_MPS_SERVER_NOT_READY, DOMAIN_NO_CONTEXT};
 	else if (!text && guarantee_allows_executors(daemon, executors))
-		domain = domain_new(daemon);
+		domain = new_domain(daemon);
 	return domain;
 }
 

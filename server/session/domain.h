@@ -92,8 +92,6 @@ static inline bool domain_is_alone(const struct domain *domain)
 	return domain->use >= DOMAIN_ALONE;
 }
 
-/** Makes a domain. */
-struct domain *domain_new(struct daemon *daemon);
 /** Makes a domain for a single program of the user of `of`; its executors have later generations
  * than those of `of`. */
 struct domain *domain_new_alone(const struct domain *of);

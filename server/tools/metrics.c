@@ -20,6 +20,10 @@ struct figure {
 #define LABEL_MAX 512u
 #define POD_UID	  36u /* characters */
 
+static const struct figure driver_loads_figure = {"driver_loads_total", "counter",
+	"Modules that the driver loaded, which waits for kernels that run, by why.", "reason"};
+static const struct figure events_figure = {
+	"events_total", "counter", "What has happened, by kind: frmpsctl events shows the latest.", "kind"};
 static const struct figure session_figures[] = {
 	{"session_device_memory_bytes", "gauge", "Device memory that is mapped for the program.",
 		"memory_bytes"},
@@ -130,34 +134,19 @@ static void say_counters(FILE *out, const json_t *counters)
 	}
 }
 
-static void say_events(FILE *out, const json_t *events)
+/* Counts by a label: the figure's key is the label's name. A service of another version may lack
+ * them. */
+static void say_counts(FILE *out, const json_t *counts, const struct figure *figure)
 {
 	const json_t *count;
-	const char *kind;
+	const char *value;
 
-	if (!events)
+	if (!counts)
 		return;
-	say_kind(out, "events_total", "counter",
-		"What has happened, by kind: frmpsctl events shows the latest.");
-	json_object_foreach ((json_t *)events, kind, count) {
-		fputs("frmps_events_total{", out);
-		say_label(out, "kind", kind);
-		fprintf(out, "} %lld\n", (long long)json_integer_value(count));
-	}
-}
-
-static void say_driver_loads(FILE *out, const json_t *loads)
-{
-	const json_t *count;
-	const char *reason;
-
-	if (!loads)
-		return;
-	say_kind(out, "driver_loads_total", "counter",
-		"Modules that the driver loaded, which waits for kernels that run, by why.");
-	json_object_foreach ((json_t *)loads, reason, count) {
-		fputs("frmps_driver_loads_total{", out);
-		say_label(out, "reason", reason);
+	say_kind(out, figure->name, figure->type, figure->help);
+	json_object_foreach ((json_t *)counts, value, count) {
+		fprintf(out, "frmps_%s{", figure->name);
+		say_label(out, figure->key, value);
 		fprintf(out, "} %lld\n", (long long)json_integer_value(count));
 	}
 }
@@ -301,8 +290,8 @@ static void say_all(FILE *out, const json_t *status)
 		return;
 	say_service(out, status);
 	say_counters(out, json_object_get(status, "counters"));
-	say_driver_loads(out, json_object_get(status, "driver_loads"));
-	say_events(out, json_object_get(status, "events"));
+	say_counts(out, json_object_get(status, "driver_loads"), &driver_loads_figure);
+	say_counts(out, json_object_get(status, "events"), &events_figure);
 	for (size_t i = 0; i < COUNT(partition_figures); i++)
 		say_partitions(out, json_object_get(status, "partitions"), &partition_figures[i]);
 	say_executors(out, domains);

@@ -56,8 +56,7 @@ pid_t status_active(const struct service *service)
 	return pid;
 }
 
-/* NULL: the program has no session. */
-static const json_t *client_of(const json_t *status, pid_t pid)
+const json_t *status_client(const json_t *status, pid_t pid)
 {
 	const json_t *domain, *client, *found = NULL;
 	size_t i, j;
@@ -72,7 +71,7 @@ static const json_t *client_of(const json_t *status, pid_t pid)
 long long status_number(const struct service *service, pid_t pid, const char *name)
 {
 	json_t *status = status_of(service);
-	const json_t *client = client_of(status, pid);
+	const json_t *client = status_client(status, pid);
 	long long number = client ? json_integer_value(json_object_get(client, name)) : -1;
 
 	json_decref(status);
@@ -82,7 +81,7 @@ long long status_number(const struct service *service, pid_t pid, const char *na
 bool status_is_in(const struct service *service, pid_t pid, const char *state)
 {
 	json_t *status = status_of(service);
-	const json_t *client = client_of(status, pid);
+	const json_t *client = status_client(status, pid);
 	bool is = client && !strcmp(json_string_value(json_object_get(client, "state")), state);
 
 	json_decref(status);

@@ -18,6 +18,8 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_daemon(const struct service *service);
 /** The process of the active executor, of one domain at most. */
 pid_t status_active(const struct service *service);
+/** What a status says of a program's session; NULL: it has none. */
+const json_t *status_client(const json_t *status, pid_t pid);
 /** What the status says of a program's session by that name; -1: it has none. */
 long long status_number(const struct service *service, pid_t pid, const char *name);
 /** Whether a program has a session in that state. */

@@ -188,26 +188,13 @@ static int heard(const struct child *child)
 	return said;
 }
 
-static const json_t *find_client(const json_t *status, pid_t pid)
-{
-	const json_t *domain, *one;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			if (json_integer_value(json_object_get(one, "pid")) == pid)
-				return one;
-	ck_abort_msg("process %d has no session", (int)pid);
-	return NULL;
-}
-
 /* That status says what it was asked for, and grants no more; and that the program counts what is
  * granted. */
 static int expect_cap(const struct child *child, int percent)
 {
 	int counted = heard(child);
 	json_t *status = status_of(&service);
-	const json_t *client = find_client(status, child->pid);
+	const json_t *client = status_client(status, child->pid);
 	int all = (int)json_integer_value(
 		json_object_get(json_object_get(status, "device"), "multiprocessors"));
 	int granted = (int)json_integer_value(json_object_get(client, "multiprocessors"));

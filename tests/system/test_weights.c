@@ -266,24 +266,12 @@ static bool has_reported(const struct child *child)
 	return poll(&poll_fd, 1, 0) == 1;
 }
 
-static const json_t *find_session(const json_t *status, pid_t pid)
-{
-	const json_t *domain, *one;
-	size_t i, k;
-
-	json_array_foreach (json_object_get(status, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), k, one)
-			if (json_integer_value(json_object_get(one, "pid")) == pid)
-				return one;
-	ck_abort_msg("process %d has no session", (int)pid);
-	return NULL;
-}
-
 static void expect_terms(const struct child *child, int weight, const char *class)
 {
 	json_t *status = status_of(&service);
-	const json_t *one = find_session(status, child->pid);
+	const json_t *one = status_client(status, child->pid);
 
+	ck_assert_ptr_nonnull(one);
 	ck_assert_int_eq(json_integer_value(json_object_get(one, "weight")), weight);
 	ck_assert_str_eq(json_string_value(json_object_get(one, "class")), class);
 	json_decref(status);
@@ -291,10 +279,9 @@ static void expect_terms(const struct child *child, int weight, const char *clas
 
 static long long counted(const struct child *child)
 {
-	json_t *status = status_of(&service);
-	long long ms = json_integer_value(json_object_get(find_session(status, child->pid), "device_ms"));
+	long long ms = status_number(&service, child->pid, "device_ms");
 
-	json_decref(status);
+	ck_assert_int_ge(ms, 0);
 	return ms;
 }
 

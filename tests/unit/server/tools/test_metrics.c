@@ -12,6 +12,7 @@ static const char document[] =
 	"{\"version\":\"1\",\"backend\":\"cuda\",\"uptime_seconds\":7,\"keeper\":null,"
 	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
 	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},"
+	"\"driver_loads\":{\"cubin\":5},"
 	"\"partitions\":[{\"name\":\"GPU-1/"
 	"2\",\"chunks\":3,\"multiprocessors\":24,\"clients\":2}],\"domains\":["
 	"{\"uid\":null,\"unpinning_bytes\":0,\"executors\":[{\"pid\":5,\"role\":\"active\",\"state\":"
@@ -71,6 +72,7 @@ TEST(metrics, what_the_service_says_of_itself)
 	expect(text, "frmps_faults_total 3");
 	expect(text, "frmps_events_total{kind=\"verdict\"} 3");
 	expect(text, "frmps_events_total{kind=\"limit\"} 0");
+	expect(text, "frmps_driver_loads_total{reason=\"cubin\"} 5");
 	expect(text, "frmps_executor{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
 	expect(text,
 		"frmps_executor_contains_faults{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
