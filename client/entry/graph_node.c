@@ -108,6 +108,18 @@ static CUresult look(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+/* What a node of this type has, of `params`. */
+#define GET(node, type, output, fill)                                                                        \
+	do {                                                                                                 \
+		const struct graph_params *params;                                                           \
+		CUresult r = look(node, type, output, &params);                                              \
+		if (r == CUDA_SUCCESS) {                                                                     \
+			fill;                                                                                \
+			graph_leave();                                                                       \
+		}                                                                                            \
+		return r;                                                                                    \
+	} while (0)
+
 /* ---- kernels ---- */
 
 CUDA_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes,
@@ -237,14 +249,7 @@ CUDA_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, cons
 
 CUDA_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *given)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_MEMCPY, given, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*given = params->copy.given;
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, CU_GRAPH_NODE_TYPE_MEMCPY, given, *given = params->copy.given);
 }
 
 CUDA_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *given)
@@ -262,14 +267,7 @@ CUDA_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, cons
 
 CUDA_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *given)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_MEMSET, given, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*given = params->set;
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, CU_GRAPH_NODE_TYPE_MEMSET, given, *given = params->set);
 }
 
 CUDA_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *given)
@@ -287,14 +285,7 @@ CUDA_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const 
 
 CUDA_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *given)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_HOST, given, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*given = params->host;
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, CU_GRAPH_NODE_TYPE_HOST, given, *given = params->host);
 }
 
 CUDA_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *given)
@@ -412,28 +403,14 @@ static CUresult set_child(CUgraphNode node, const CUDA_CHILD_GRAPH_NODE_PARAMS *
 
 CUDA_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_GRAPH, graph, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*graph = graph_handle(params->child);
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, CU_GRAPH_NODE_TYPE_GRAPH, graph, *graph = graph_handle(params->child));
 }
 
 /* ---- events ---- */
 
 static CUresult get_event(CUgraphNode node, CUgraphNodeType type, CUevent *event)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, type, event, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*event = params->event;
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, type, event, *event = params->event);
 }
 
 #define EVENT_NODE(kind, type)                                                                               \
@@ -531,14 +508,7 @@ CUDA_EXPORT CUresult cuGraphAddMemFreeNode(
 
 CUDA_EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_MEM_FREE, address, &params);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*address = params->address;
-	graph_leave();
-	return CUDA_SUCCESS;
+	GET(node, CU_GRAPH_NODE_TYPE_MEM_FREE, address, *address = params->address);
 }
 
 /* ---- words ---- */
