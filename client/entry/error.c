@@ -1,14 +1,9 @@
 // Names and texts of results. Pure functions over protocol/errors.def, on any thread, also before
-// cuInit and after a fork. The switches have no default: the compiler then names a result that the
-// table forgot.
+// cuInit and after a fork.
 
 #include "client/entry/api.h"
 
 #include <stddef.h>
-
-#define X(name, value, text) _Static_assert(name == (value), "errors.def and cuda_abi.h disagree on " #name);
-#include "protocol/errors.def"
-#undef X
 
 static const char *error_name(CUresult error)
 {

@@ -35,6 +35,7 @@ done
 
 {
 	sed -n 's/^\t\(CU[A-Z0-9_a-z]*\) = .*,$/N(\1);/p' "$root/protocol/cuda_abi.h"
+	sed -n 's/^X(\(CUDA[A-Z0-9_]*\), .*/N(\1);/p' "$root/protocol/errors.def"
 	sed -n 's/^#define \(CU_[A-Z0-9_]*\)[ \t].*/N(\1);/p' "$root/protocol/cuda_abi.h"
 } >"$scratch/abi_names.inc"
 [ "$(wc -l <"$scratch/abi_names.inc")" -gt 400 ] || fail "cannot find the enumerators of our header"
