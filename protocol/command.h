@@ -40,7 +40,7 @@
 #define FRMPS_CONDITION_DEPTH_MAX  16u
 
 enum frmps_op {
-#define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
+#define OP(name, value, body, payload, directive) FRMPS_OP_##name = value,
 #include "protocol/ops.def"
 #undef OP
 };

@@ -30,7 +30,7 @@ struct row {
 #define FLAGS(op)      (FRMPS_CMD_MARK | ((op) == FRMPS_OP_LAUNCH ? FRMPS_CMD_COOPERATIVE : 0))
 
 static const struct row rows[] = {
-#define OP(name, value, body, payload, directive, since)                                                     \
+#define OP(name, value, body, payload, directive)                                                            \
 	[value] = {PADDED(LEAST(body)), AT_MOST(PADDED(LEAST(body) + (payload))),                            \
 		(directive) ? 0 : FLAGS(value), directive},
 #include "protocol/ops.def"

@@ -5,19 +5,14 @@
 #include <stddef.h>
 
 static const struct message_row rows[WIRE_TYPES] = {
-#define MESSAGE(type, senders, route, keep, values)                                                          \
-	[WIRE_##type] = {#type, (senders), (route), (keep), (values)},
+#define MESSAGE(type, senders, route, keep) [WIRE_##type] = {(senders), (route), (keep)},
 #include "server/session/messages.def"
 #undef MESSAGE
 };
 
 const struct message_row *message_row(enum wire_type type)
 {
-	static const struct message_row unknown = {.name = "unknown", .values = ""};
-
-	if ((unsigned)type >= WIRE_TYPES || !rows[type].name)
-		return &unknown;
-	return &rows[type];
+	return &rows[(unsigned)type < WIRE_TYPES ? type : WIRE_NONE];
 }
 
 bool message_is_kept(enum wire_type type)

@@ -20,11 +20,9 @@ enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK, ROUTE_KEEPER, ROUTE_
 enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_FD, KEEP_DROP };
 
 struct message_row {
-	const char *name;
 	unsigned senders;
 	enum message_route route;
 	enum message_keep keep;
-	const char *values;
 };
 
 /** The row of a message type; for an unknown type a row that nobody may send. */
