@@ -82,6 +82,7 @@ class Parser:
         self.text, self.place = re.sub(r"(?m)^\s*//(?!/).*$", lambda found: "\n" * found.group().count("\n"), text), 0
 
     def line(self):
+        self.take("")
         return self.text.count("\n", 0, self.place) + 1
 
     def take(self, pattern):
@@ -93,7 +94,6 @@ class Parser:
         return self.take(pattern) or self.fail()
 
     def fail(self):
-        self.take("")
         raise SchemaError(f"line {self.line()}: this is not understood: {self.text[self.place:self.place + 40]!r}")
 
     def doc(self):
@@ -137,6 +137,8 @@ class Parser:
         while not self.take(r"\Z"):
             doc = self.doc()
             if found := self.take(r"(struct|table)\s+(\w+)"):
+                if found[2] in schema.records:
+                    raise SchemaError(f"line {self.line()}: {found[2]} is there twice")
                 schema.records[found[2]] = self.record(*found.groups(), doc)
             elif not schema.messages and (found := self.take(r"union\s+Body\s*\{([\w\s,]+)\}")):
                 schema.messages.extend(re.findall(r"\w+", found[1]))

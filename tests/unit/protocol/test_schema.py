@@ -107,6 +107,7 @@ struct wire_shared {
                 ("struct Pair {", 'struct Pair (body: "x") {'),
                 ("part:Part; ", ""),  # no message has the part
                 ("table Third { }", ""),
+                ("table Third { }", "table Third { } table Second { }"),
                 ("table Third { }", "enum Third:uint32 { A, B }"),
                 ("table Third { }", "table Third { } union Other { First }"),
                 ("table Third { }", "table Third { } rpc_service S { }"),
@@ -120,7 +121,8 @@ struct wire_shared {
                 self.made(changed(old, new))
 
     def test_errors_have_a_line(self):
-        for old, new, line in (("id:uint32; part", "id:float; part", 8), ("id:uint32; part", "id:uint32 = 7; part", 8)):
+        for old, new, line in (("id:uint32; part", "id:float; part", 8), ("id:uint32; part", "id:uint32 = 7; part", 8),
+                               ("  bytes:uint64;", "  bytes:float;", 13), ("table Third { }", "table Third {", 16)):
             with self.assertRaisesRegex(schema.SchemaError, f"^line {line}: "):
                 self.made(changed(old, new))
 
