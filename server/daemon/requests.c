@@ -852,7 +852,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = session->terms.memory_limit,
-		.pinned_limit = session->terms.pinned_limit,
+		.pinned_limit = session_pinned_limit(session),
 		.image_limit = session->terms.image_limit,
 		.kept_bytes = kept_bytes(session, message),
 		.holdings = &session->holdings};

@@ -11,7 +11,6 @@
 #include "server/session/export.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
-#include "server/session/window.h"
 
 CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
 	struct chunk **ret_chunk)
@@ -50,11 +49,9 @@ static const struct holding *find_exported(
 
 static bool is_within_limit(const struct session *session, bool is_host, uint64_t bytes)
 {
-	uint64_t limit = is_host ? session->terms.pinned_limit : session->terms.memory_limit;
+	uint64_t limit = is_host ? session_pinned_limit(session) : session->terms.memory_limit;
 	uint64_t held = is_host ? session->holdings.host_bytes : session->holdings.memory_bytes;
 
-	if (is_host && !limit)
-		limit = WINDOW_HOST_BYTES;
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 

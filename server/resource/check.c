@@ -80,9 +80,7 @@ int check_memory_limit(const struct check_scope *scope, uint64_t bytes, struct c
 
 int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding)
 {
-	uint64_t limit = scope->pinned_limit ? scope->pinned_limit : scope->host_bytes;
-
-	return check_is_over(limit, scope->holdings->host_bytes + scope->kept_bytes, bytes)
+	return check_is_over(scope->pinned_limit, scope->holdings->host_bytes + scope->kept_bytes, bytes)
 		       ? check_over(finding, "pinned_limit", bytes)
 		       : 0;
 }

@@ -52,8 +52,6 @@ int check_over(struct check_finding *finding, const char *limit, uint64_t bytes)
 /** True if `more` would exceed the limit. @limit: 0: none */
 bool check_is_over(uint64_t limit, uint64_t held, uint64_t more);
 int check_memory_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
-/** Without a configured limit, the size of the window is the limit: memory with a handle needs no
- * mapping, so the window itself does not bound such memory. */
 int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
 
 /** True if the range lies inside so many bytes from the base on. */

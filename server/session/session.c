@@ -203,6 +203,11 @@ void session_set_recovery(struct session *session, bool replay)
 		session->program, replay ? "replay" : "fail");
 }
 
+uint64_t session_pinned_limit(const struct session *session)
+{
+	return session->terms.pinned_limit ? session->terms.pinned_limit : WINDOW_HOST_BYTES;
+}
+
 bool session_is_paused(const struct session *session)
 {
 	return word_relaxed(&session->view.server->share) & SHM_SHARE_PAUSED;

@@ -255,6 +255,10 @@ uint32_t session_policy(const struct session *session);
 /** Sets the treatment of its commands in flight from now on. */
 void session_set_recovery(struct session *session, bool replay);
 
+/** Most pinned memory that the session may have, bytes: what the configuration says, else as much
+ * as its window has room for, because memory with a handle needs no mapping. */
+uint64_t session_pinned_limit(const struct session *session);
+
 /** True if an operator has paused the session, which has its regions. */
 bool session_is_paused(const struct session *session);
 /**
