@@ -52,7 +52,8 @@ static void on_session_closed(
 		promote_orphan(domain, session);
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
 		endless_report_orphan(domain, session);
-	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] > WINDOW_BYTES)
+	if (reply && !reply->code && reply->values.count > 1 &&
+		reply->values.at[1] > (1 + session->holdings.windows) * WINDOW_BYTES)
 		worker_terminate(worker, "it says that more is pinned than a session can have");
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
 		worker->state != WORKER_TERMINATING)

@@ -53,9 +53,10 @@ static bool is_device_range(struct tenant *tenant, const struct wire_range *rang
 	       tenant_has_window(tenant, range->address, range->bytes);
 }
 
-static bool is_host_range(const struct tenant *tenant, const struct wire_range *range)
+static bool is_host_range(struct tenant *tenant, const struct wire_range *range)
 {
-	return fits(range, PAGE, tenant->window_base + tenant->device_bytes, tenant->host_bytes);
+	return fits(range, PAGE, 0, UINT64_MAX) &&
+	       tenant_has_host_window(tenant, range->address, range->bytes);
 }
 
 static CUresult range_code(int error)
@@ -436,20 +437,39 @@ CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes)
 	return code;
 }
 
-static void count_further(struct tenant *tenant, int change)
+CUresult memory_reserve_host(struct tenant *tenant, uint64_t address, uint64_t bytes)
 {
-	/* Pairs with the acquire in admits(): mappings there come behind this. */
-	word_release(&tenant->further, word_relaxed(&tenant->further) + (uint32_t)change);
+	void *at = (void *)(uintptr_t)address;
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (fits(&(struct wire_range){address, bytes, 0}, PAGE, 0, UINT64_MAX))
+		code = range_code(range_set_add(&tenant->host_windows, address, bytes));
+	if (code)
+		return code;
+	if (mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+		    0) != at) {
+		range_set_remove(&tenant->host_windows, address, bytes);
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	return CUDA_SUCCESS;
+}
+
+static void count_further(word32 *further, int change)
+{
+	/* Pairs with the acquire in admits(), tenant_is_host(): mappings there come behind this. */
+	word_release(further, word_relaxed(further) + (uint32_t)change);
 }
 
 static void reserve_window(struct job *job)
 {
 	const struct wire_window *wish = &job->message.window;
 	const uint64_t values[2] = {wish->address, wish->bytes};
-	CUresult code = memory_reserve(job->tenant, wish->address, wish->bytes);
+	struct tenant *tenant = job->tenant;
+	CUresult code = wish->host ? memory_reserve_host(tenant, wish->address, wish->bytes)
+				   : memory_reserve(tenant, wish->address, wish->bytes);
 
 	if (!code)
-		count_further(job->tenant, 1);
+		count_further(wish->host ? &tenant->host_further : &tenant->further, 1);
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
@@ -468,7 +488,7 @@ static void release_window(struct job *job)
 		if (code)
 			range_set_add(&tenant->windows, wish->address, wish->bytes);
 		else
-			count_further(tenant, -1);
+			count_further(&tenant->further, -1);
 	}
 	job_reply(job, code, NULL, 0, NULL);
 }
@@ -554,9 +574,8 @@ uint64_t memory_unpin_next(struct tenant *tenant)
 		unpin(tenant, &range);
 		return range.end - range.start;
 	}
-	if (tenant->host_reserved)
-		munmap((void *)(uintptr_t)(tenant->window_base + tenant->device_bytes), tenant->host_bytes);
-	tenant->host_reserved = false;
+	while (!range_set_pop(&tenant->host_windows, &range))
+		munmap((void *)(uintptr_t)range.start, range.end - range.start);
 	return 0;
 }
 

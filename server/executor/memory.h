@@ -18,6 +18,8 @@ void memory_handle(struct job *job);
 
 /** Takes addresses for the session's device memory. Main thread. */
 CUresult memory_reserve(struct tenant *tenant, uint64_t address, uint64_t bytes);
+/** The same for pinned memory: keeps everything else in this process away from the addresses. */
+CUresult memory_reserve_host(struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /** Undoes the mappings of device memory of a session that is not served any more. Module thread.
  * Return: false: call again (pace_step()) */

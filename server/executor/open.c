@@ -22,7 +22,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "server/executor/carry.h"
@@ -95,16 +94,11 @@ static bool is_window(const struct wire_open_session *wish)
 
 static CUresult reserve_window(struct tenant *tenant)
 {
-	void *host = (void *)(uintptr_t)(tenant->window_base + tenant->device_bytes);
 	CUresult code = memory_reserve(tenant, tenant->window_base, tenant->device_bytes);
 
 	if (code || !tenant->host_bytes)
 		return code;
-	if (mmap(host, tenant->host_bytes, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != host)
-		return CUDA_ERROR_MAP_FAILED;
-	tenant->host_reserved = true;
-	return CUDA_SUCCESS;
+	return memory_reserve_host(tenant, tenant->window_base + tenant->device_bytes, tenant->host_bytes);
 }
 
 static CUresult register_regions(struct tenant *tenant)

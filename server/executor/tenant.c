@@ -40,6 +40,7 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	tenant->references = 1;
 	tenant->doorbell = -1;
 	range_set_init(&tenant->windows, false);
+	range_set_init(&tenant->host_windows, false);
 	tenant->server_fd = -1;
 	pthread_mutex_init(&tenant->graphs.lock, NULL);
 	range_set_init(&tenant->device, true);
@@ -69,6 +70,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 	if (!tenant || atomic_fetch_sub_explicit(&tenant->references, 1, memory_order_acq_rel) > 1)
 		return NULL;
 	range_set_deinit(&tenant->windows);
+	range_set_deinit(&tenant->host_windows);
 	range_set_deinit(&tenant->device);
 	range_set_deinit(&tenant->host);
 	range_set_deinit(&tenant->globals);
@@ -95,6 +97,13 @@ bool tenant_has_window(struct tenant *tenant, uint64_t address, uint64_t bytes)
 	struct range_cache cache = {.version = 0};
 
 	return range_set_covers_slow(&tenant->windows, &cache, address, bytes);
+}
+
+bool tenant_has_host_window(struct tenant *tenant, uint64_t address, uint64_t bytes)
+{
+	struct range_cache cache = {.version = 0};
+
+	return range_set_covers_slow(&tenant->host_windows, &cache, address, bytes);
 }
 
 static bool admits(struct tenant *tenant, uint64_t address, uint64_t bytes, struct range_cache *device,

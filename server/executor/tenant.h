@@ -73,13 +73,13 @@ struct tenant {
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */
 	_Atomic bool aliased; /* some memory is mapped at two addresses */
-	bool host_reserved, arena_registered, has_scratch;
+	bool arena_registered, has_scratch;
 	uint32_t pieces; /* of the timelines that are registered (stream_reach_words()) */
 
-	/* Addresses for device memory: that part of the session's window, and `further` windows.
-	 * Exact. Main thread, at the end the module thread. */
-	struct range_set windows;
-	word32 further;
+	/* Addresses for device memory: that part of the session's window, and `further` windows;
+	 * the same for pinned memory. Exact. Main thread, at the end the module thread. */
+	struct range_set windows, host_windows;
+	word32 further, host_further;
 
 	/* Memory that commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
@@ -169,10 +169,15 @@ static inline struct stream *tenant_stream(struct tenant *tenant, uint32_t slot)
 bool tenant_admits(struct tenant *tenant, uint64_t address, uint64_t bytes, bool writes);
 /** The same without a cache. Any thread. */
 bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t bytes);
-/** Return: true if the address lies in the host part of the window. */
-static inline bool tenant_is_host(const struct tenant *tenant, uint64_t address)
+/** Return: true if the bytes lie in one of the windows for the session's pinned memory. Any
+ * thread. */
+bool tenant_has_host_window(struct tenant *tenant, uint64_t address, uint64_t bytes);
+/** The same for an address, without a lock for most addresses. */
+static inline bool tenant_is_host(struct tenant *tenant, uint64_t address)
 {
-	return address - (tenant->window_base + tenant->device_bytes) < tenant->host_bytes;
+	/* Pairs with the release in count_further() of memory.c. */
+	return address - (tenant->window_base + tenant->device_bytes) < tenant->host_bytes ||
+	       (word_acquire(&tenant->host_further) && tenant_has_host_window(tenant, address, 1));
 }
 /** Return: true if the address lies in the device part of the window. */
 static inline bool tenant_is_device(const struct tenant *tenant, uint64_t address)

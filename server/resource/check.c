@@ -33,14 +33,14 @@ bool check_inside_part(const struct check_scope *scope, const struct wire_range 
 		      : check_inside(range, scope->window_base + scope->device_bytes, scope->host_bytes);
 }
 
-bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range)
+bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range, bool device)
 {
 	const struct holding *entry;
 
 	if (!scope->holdings->windows)
 		return false;
 	TAILQ_FOREACH (entry, &scope->holdings->entries, link)
-		if (entry->type == WIRE_RESERVE_WINDOW &&
+		if (entry->type == WIRE_RESERVE_WINDOW && holding_is_host_window(entry) != device &&
 			check_inside(range, entry->range.address, entry->range.bytes))
 			return true;
 	return false;
@@ -105,7 +105,7 @@ int check_map(const struct check_scope *scope, const struct wire_range *range, b
 int check_unmap(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
-	int r = device && check_inside_windows(scope, range) ? 0 : check_range(scope, range, device, finding);
+	int r = check_inside_windows(scope, range, device) ? 0 : check_range(scope, range, device, finding);
 
 	if (!r && !holdings_find_range(scope->holdings, device ? WIRE_MAP_MEMORY : WIRE_MAP_HOST,
 			  range->address, range->bytes))

@@ -58,8 +58,8 @@ int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct c
 bool check_inside(const struct wire_range *range, uint64_t base, uint64_t bytes);
 /** True for a range inside the device or the host part of the session's window. */
 bool check_inside_part(const struct check_scope *scope, const struct wire_range *range, bool device);
-/** True for a range inside a further window of the session. */
-bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range);
+/** True for a range inside a further window of the session, for device or for host memory. */
+bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range, bool device);
 /** A range that is to be mapped, of device memory or of host memory. */
 int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding);

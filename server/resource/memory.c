@@ -95,7 +95,7 @@ static int check_map_handle(const struct check_scope *scope, const struct wire_m
 		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
 	if (range.bytes != entry->range.bytes || range.address % BACKEND_CHUNK_GRANULE)
 		return check_broken(finding, "memory is mapped partly or not aligned");
-	if (!check_inside_part(scope, &range, !is_host) && (is_host || !check_inside_windows(scope, &range)))
+	if (!check_inside_part(scope, &range, !is_host) && !check_inside_windows(scope, &range, !is_host))
 		return is_host ? check_answer(finding, CUDA_ERROR_NOT_SUPPORTED)
 			       : check_broken(finding, "range lies outside the session's windows");
 	if (holdings_overlaps(scope->holdings, &range))

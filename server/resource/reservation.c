@@ -1,4 +1,5 @@
-// Further windows of a session: addresses that the program reserves.
+// Further windows of a session: addresses that the program reserves for device memory, and those of
+// pinned memory of its sessions on other devices.
 
 #include "server/resource/resource.h"
 
@@ -18,6 +19,8 @@ static int check_reserve(const struct check_scope *scope, const struct wire_mess
 	if (!window->bytes || window->bytes % WINDOW_GRAIN || window->address % WINDOW_GRAIN ||
 		window->alignment & (window->alignment - 1))
 		return check_broken(finding, "window is empty or not aligned");
+	if (window->host && !window->address)
+		return check_broken(finding, "window for pinned memory has no address");
 	return scope->holdings->windows < HOLDINGS_WINDOWS_MAX
 		       ? 0
 		       : check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
@@ -27,10 +30,15 @@ static int check_release(const struct check_scope *scope, const struct wire_mess
 	struct check_finding *finding)
 {
 	const struct wire_range range = {message->window.address, message->window.bytes, 0};
+	const struct holding *entry =
+		holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes);
 
 	(void)file;
-	if (!holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes))
+	if (!entry)
 		return check_broken(finding, "window is none of the session's");
+	/* Memory that was freed there may still be pinned. */
+	if (holding_is_host_window(entry))
+		return check_broken(finding, "window for pinned memory was released");
 	if (holdings_overlaps(scope->holdings, &range))
 		return check_broken(finding, "window with memory was released");
 	return 0;
@@ -61,13 +69,16 @@ static const char *flaw(const struct request *request, const struct wire_u64s *v
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
 {
 	(void)values;
-	entry->range = (struct wire_range){message->window.address, message->window.bytes, 0};
+	entry->range = (struct wire_range){message->window.address, message->window.bytes,
+		message->window.host ? HOLDING_HOST_WINDOW : 0};
 	return 0;
 }
 
 static void again(const struct holding *entry, struct wire_message *message)
 {
-	message->window = (struct wire_window){.address = entry->range.address, .bytes = entry->range.bytes};
+	message->window = (struct wire_window){.address = entry->range.address,
+		.bytes = entry->range.bytes,
+		.host = holding_is_host_window(entry)};
 }
 
 static struct holding *find(const struct holdings *holdings, const struct wire_message *message)

@@ -60,6 +60,15 @@ struct holding {
 	bool is_untold; /* standbys do not know the entry yet (standby/warm.h) */
 };
 
+/* In the flags of a RESERVE_WINDOW: for pinned memory. */
+#define HOLDING_HOST_WINDOW 1u
+
+/** True for a window for pinned memory; else a RESERVE_WINDOW is for device memory. */
+static inline bool holding_is_host_window(const struct holding *entry)
+{
+	return entry->type == WIRE_RESERVE_WINDOW && entry->range.flags & HOLDING_HOST_WINDOW;
+}
+
 /** NULL is fine. Return: NULL. */
 struct holding *holding_free(struct holding *entry);
 

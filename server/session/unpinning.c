@@ -83,7 +83,8 @@ static void on_answer(
 	/* An executor may answer so once; the next answer must say that this is over. Otherwise the
 	 * daemon could go on asking for ever. */
 	if (reply && !reply->code && reply->values.count > 1 &&
-		(reply->values.at[1] > WINDOW_BYTES || (reply->values.at[1] && unpinning->kept.bytes)))
+		(reply->values.at[1] > unpinning->kept.window_count * WINDOW_BYTES ||
+			(reply->values.at[1] && unpinning->kept.bytes)))
 		worker_terminate(worker, "it says again that a session's memory stays pinned");
 	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
 		worker->state == WORKER_TERMINATING) {
@@ -142,6 +143,7 @@ struct unpinning *unpinning_adopt(struct domain *domain, struct worker *worker,
 	return unpinning;
 }
 
+/* @windows: room for so many */
 static struct unpinning *begin(
 	struct session *session, struct worker *worker, enum wire_type type, uint32_t windows)
 {
@@ -150,8 +152,20 @@ static struct unpinning *begin(
 	unpinning->kept.type = type;
 	unpinning->kept.session = session->number;
 	unpinning->kept.domain = session->domain->number;
-	if (windows)
-		hold(unpinning, session->window, WINDOW_BYTES);
+	return unpinning;
+}
+
+/* @is_left: the executor may have device memory of the session, too */
+static struct unpinning *begin_close(struct session *session, struct worker *worker, bool is_left)
+{
+	struct unpinning *unpinning =
+		begin(session, worker, WIRE_CLOSE_SESSION, 1 + session->holdings.windows);
+	const struct holding *entry;
+
+	hold(unpinning, session->window, WINDOW_BYTES);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		if (holding_is_host_window(entry) || (is_left && entry->type == WIRE_RESERVE_WINDOW))
+			hold(unpinning, entry->range.address, entry->range.bytes);
 	return unpinning;
 }
 
@@ -164,28 +178,23 @@ static void keep_and_ask(struct unpinning *unpinning)
 void unpinning_begin(
 	struct session *session, struct worker *worker, const struct wire_message *message, uint64_t bytes)
 {
-	bool closes = message->type == WIRE_CLOSE_SESSION;
-	struct unpinning *unpinning = begin(session, worker, message->type, closes ? 1 : 0);
+	struct unpinning *unpinning;
 
-	unpinning->kept.bytes = bytes;
-	if (!closes) {
+	if (message->type == WIRE_CLOSE_SESSION) {
+		unpinning = begin_close(session, worker, false);
+	} else {
+		unpinning = begin(session, worker, message->type, 0);
 		unpinning->kept.address = message->range.address;
 		unpinning->kept.range_bytes = message->range.bytes;
 		unpinning->kept.flags = message->range.flags;
 	}
+	unpinning->kept.bytes = bytes;
 	keep_and_ask(unpinning);
 }
 
 void unpinning_leave(struct session *session, struct worker *worker)
 {
-	struct unpinning *unpinning =
-		begin(session, worker, WIRE_CLOSE_SESSION, 1 + session->holdings.windows);
-	const struct holding *entry;
-
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		if (entry->type == WIRE_RESERVE_WINDOW)
-			hold(unpinning, entry->range.address, entry->range.bytes);
-	keep_and_ask(unpinning);
+	keep_and_ask(begin_close(session, worker, true));
 }
 
 bool unpinning_touches(const struct session *session, uint64_t address, uint64_t bytes)

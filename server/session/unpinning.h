@@ -1,7 +1,7 @@
 // Unpinnings: pinned memory that a program freed, or that ended with the program, and that an
 // executor could not unpin yet: the driver would have stopped everybody (executor/deferred.c). The
-// daemon counts that memory, and gives the window of an ended session to nobody while the memory
-// is pinned. The same for the remaining state of a session in a domain that the session has left.
+// daemon counts that memory, and gives the windows of an ended session to nobody while memory is
+// pinned there. The same for the remaining state of a session in a domain that it has left.
 // Daemon, loop thread only.
 //
 // One unpinning per executor and resource. An unpinning ends with the executor's last answer, or
@@ -25,7 +25,7 @@ struct worker;
 /**
  * An executor has answered CloseSession or UnmapHost with bytes that stay pinned. Sends the request
  * once more: the executor answers when the bytes are unpinned. For CloseSession, the session's
- * window stays taken until then.
+ * own window and those for pinned memory stay taken until then.
  * @message: the request that was answered
  */
 void unpinning_begin(

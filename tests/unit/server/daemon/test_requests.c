@@ -1034,6 +1034,42 @@ TEST(requests, further_windows_are_given_and_come_back)
 	end();
 }
 
+/* Those for pinned memory are nobody's until the last executor has unpinned it. */
+TEST(requests, windows_for_pinned_memory_outlast_their_session)
+{
+	const uint64_t at = TEBIBYTE_END - WINDOW_BYTES, few[2] = {1, 4096};
+	struct wire_message wish = {.type = WIRE_RESERVE_WINDOW,
+		.window = {.address = at, .bytes = 64 * GIB, .free_windows = {tebibyte, 3}, .host = true}};
+	uint64_t id;
+
+	join();
+	reserve(WINDOW_BYTES);
+	wish.window.address -= WINDOW_BYTES;
+	fake_request(fake, &client, &wish, -1);
+	for (int i = 0; i < 2; i++) {
+		struct fake_child *child = i ? standby : active;
+		uint64_t values[2] = {wish.window.address, wish.window.bytes};
+
+		id = fake_expect(fake, child->socket, WIRE_RESERVE_WINDOW)->id;
+		ck_assert(fake->message.window.host);
+		fake_reply(fake, child->socket, id, 0, values, 2);
+	}
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_leave(fake, &client);
+	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
+	fake_reply(fake, active->socket, id, 0, few, 2);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
+	ck_assert_uint_eq(windows()->count, 2);
+	ck_assert_uint_eq(window_users(windows(), wish.window.address), 1);
+	ck_assert_uint_eq(window_users(windows(), at), 0);
+	fake_reply(fake, active->socket, id, 0, NULL, 0);
+	fake_turn(fake);
+	ck_assert_uint_eq(windows()->count, 0);
+	end();
+}
+
 TEST(requests, further_windows_are_given_back_as_often_as_one_likes)
 {
 	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};

@@ -716,6 +716,50 @@ TEST(role, windows_have_one_owner)
 	close_client(&other);
 }
 
+/* A window for pinned memory of the program's session on another device. */
+TEST(role, pinned_memory_has_further_windows)
+{
+	const uint64_t far = UINT64_C(0x200000000000), room = UINT64_C(64) << 30;
+	struct wire_message reserve = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.address = far, .bytes = room, .host = true}};
+	void *at = (void *)(uintptr_t)far;
+	struct client client;
+
+	open_client(&client, 1);
+	activate(&client);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, far, 8192, true), CUDA_ERROR_INVALID_VALUE);
+	/* Somebody else's addresses. */
+	ck_assert_ptr_eq(
+		mmap(at, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), at);
+	ck_assert_int_eq(call(&client, &reserve, NULL, 0), CUDA_ERROR_MAP_FAILED);
+	munmap(at, 4096);
+	ck_assert_int_eq(call(&client, &reserve, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], far);
+	ck_assert_uint_eq(message.reply.values.at[1], room);
+	ck_assert_int_eq(call(&client, &reserve, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, far, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_MAP_HOST, far + room - 4096, 8192, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, far + room - 4096, 4096, true), 0);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, far, 8192, true), 0);
+	ck_assert(may_set(&client, far + 8188));
+	ck_assert(may_set(&client, far + room - 4));
+	/* It is no window that goes. */
+	ck_assert_int_eq(call_window(&client, WIRE_RELEASE_WINDOW, far, room), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_HOST, far, 8192, false), 0);
+	ck_assert(!may_set(&client, far));
+	receive(WIRE_OFFENCE);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	if (message.reply.values.at[1])
+		see_it_over(&client, WIRE_CLOSE_SESSION, 0, 0, CUDA_ERROR_INVALID_CONTEXT);
+	close_client(&client);
+	/* The addresses are free again. */
+	ck_assert_ptr_eq(mmap(at, room, PROT_NONE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0),
+		at);
+	munmap(at, room);
+}
+
 static CUresult call_carry(struct client *client, uint64_t at, uint64_t bytes, uint64_t offset, bool into)
 {
 	struct wire_message request = {.type = WIRE_CARRY_MEMORY, .carry = {at, bytes, offset, into}};

@@ -307,6 +307,49 @@ TEST(requests, windows_are_whole_and_their_own)
 	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* Where a session has pinned memory of the program's sessions on other devices. */
+TEST(requests, windows_for_pinned_memory_have_an_address_and_stay)
+{
+	const uint64_t far = BASE + 64 * WINDOW_BYTES;
+	struct wire_message reserve = {
+		.type = WIRE_RESERVE_WINDOW, .window = {.bytes = 64 * GIB, .host = true}};
+	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
+	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.bytes = 2 * MIB, .address = far}};
+	struct wire_message plain = {.type = WIRE_MAP_HOST, .range = {far, 4096, 0}}, unmap;
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.bytes = 2 * MIB}}, again;
+	static struct chunk chunks[2];
+	struct check_finding finding;
+	struct holding *entry;
+
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	reserve.window.address = far;
+	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	note(&reserve);
+	resource_again(holdings_find_range(holdings, WIRE_RESERVE_WINDOW, far, 64 * GIB), 1, &again);
+	ck_assert(again.window.host);
+	release.window = reserve.window;
+	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	for (uint64_t i = 0; i < 2; i++) {
+		chunks[i] = (struct chunk){.refs = 9, .kind = i ? CHUNK_HOST : CHUNK_DEVICE};
+		TAILQ_INIT(&chunks[i].owners);
+		create.memory.handle = map.memory.handle = i + 1;
+		ck_assert_int_eq(
+			resource_note(holdings, &create, &(struct wire_u64s){0}, NULL, &chunks[i], &entry),
+			0);
+		ck_assert_int_eq(check(&map, -1, &finding), i ? 0 : CHECK_E_BROKEN);
+	}
+	/* Not over its end, and only memory with a handle. */
+	map.memory.address = far + 64 * GIB;
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&plain, -1, &finding), CHECK_E_BROKEN);
+	unmap = (struct wire_message){.type = WIRE_UNMAP_HOST, .range = {far, 2 * MIB, 0}};
+	ck_assert_int_eq(check(&unmap, -1, &finding), CHECK_E_BROKEN);
+	plain.range.bytes = 2 * MIB;
+	ck_assert_int_eq(
+		resource_note(holdings, &plain, &(struct wire_u64s){0}, NULL, &chunks[1], &entry), 0);
+	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+}
+
 TEST(requests, tensor_maps_have_the_ranks_that_they_say)
 {
 	const uint64_t wide[16] = {0};
