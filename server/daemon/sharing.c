@@ -12,13 +12,22 @@
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 
-CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
+/* Pinned memory without a handle is a file, and has no token until somebody asks for one. Pages of
+ * events are shared in another way. */
+static bool needs_chunk(const struct holding *entry)
+{
+	return entry->type == WIRE_MAP_HOST && entry->fd && !(entry->range.flags & WIRE_HOST_EVENTS);
+}
+
+CUresult sharing_export(struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
 	struct chunk **ret_chunk)
 {
-	const struct holdings *holdings = &session->holdings;
-	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
-						   : holdings_find_address(holdings, wish->address);
+	struct holdings *holdings = &session->holdings;
+	struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
+					     : holdings_find_address(holdings, wish->address);
 
+	if (entry && needs_chunk(entry))
+		holdings_give_chunk(holdings, entry, chunk_new_host(session->daemon, entry->fd));
 	/* A handle of an earlier life of the daemon may have lost its memory. */
 	if (!entry || !entry->chunk)
 		return CUDA_ERROR_INVALID_VALUE;

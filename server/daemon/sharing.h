@@ -16,9 +16,9 @@ struct holding;
 struct shared_fd;
 struct session;
 
-/** Exports device memory of the session by handle or address. @ret_values: of the reply to
- * ExportMemory */
-CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
+/** Exports memory of the session, by handle or by the address of a mapping. @ret_values: of the
+ * reply to ExportMemory */
+CUresult sharing_export(struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
 	struct chunk **ret_chunk);
 
 /** The memory behind a token, if the limits of the session leave room for that memory. */

@@ -42,7 +42,8 @@ static int check_back(const struct check_scope *scope, const struct wire_message
 	if (!holdings_has_array(scope->holdings, back->array) ||
 		holdings_has_backed(scope->holdings, back->array))
 		return check_broken(finding, "there is no such array, or it has memory");
-	if (!entry || !back->bytes || !check_inside(&range, entry->range.address, entry->range.bytes))
+	if (!entry || entry->type != WIRE_MAP_MEMORY || !back->bytes ||
+		!check_inside(&range, entry->range.address, entry->range.bytes))
 		return check_broken(finding, "memory of an array is not a part of a mapped range");
 	return 0;
 }

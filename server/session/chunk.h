@@ -1,8 +1,9 @@
 // A piece of device memory that the keeper made for a session. References: the holding, the request
 // under way, unmappings that standbys have not answered yet. With the last reference, the daemon
 // closes the descriptor, and the keeper, if still there, releases the memory. Or memory that no
-// keeper here knows: pinned host memory with a handle, which is a file of the daemon; or memory of
-// another device of the service, which that device's daemon has lent (daemon/lending.h).
+// keeper here knows: pinned host memory that has a handle or was exported, which is a file of the
+// daemon; or memory of another device of the service, which that device's daemon has lent
+// (daemon/lending.h).
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H

@@ -29,7 +29,8 @@ struct offer {
 	struct shared_fd *file;
 	uid_t uid;   /* whose programs may import the chunk */
 	uid_t owner; /* for whom the chunk counts */
-	/* limit: memory_limit or pinned_limit of the program that exported the chunk; 0: none */
+	/* limit: memory_limit or limit of pinned memory of the program that exported the chunk; 0:
+	 * none */
 	uint64_t bytes, limit;
 	bool unheld; /* the last reference is this one's */
 };
@@ -94,9 +95,9 @@ static void release(struct offer *offer)
 	chunk_unref(chunk);
 }
 
-static void on_timer(void *context)
+/* Releases what no process has open any more. Return: true if anything is unheld still */
+static bool look(struct exports *exports)
 {
-	struct exports *exports = context;
 	struct offer *offer, *next;
 	bool is_any = false;
 
@@ -107,7 +108,14 @@ static void on_timer(void *context)
 		else
 			is_any |= offer->unheld;
 	}
-	if (is_any)
+	return is_any;
+}
+
+static void on_timer(void *context)
+{
+	struct exports *exports = context;
+
+	if (look(exports))
 		timer_start(exports->timer, LOOK_MS);
 }
 
@@ -160,7 +168,7 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 		.uid = session->uid,
 		.owner = session->owner,
 		.bytes = bytes,
-		.limit = chunk_is_host(chunk) ? session->terms.pinned_limit : session->terms.memory_limit};
+		.limit = chunk_is_host(chunk) ? session_pinned_limit(session) : session->terms.memory_limit};
 	if (!offer->file) {
 		free(offer);
 		return NULL;
@@ -192,14 +200,18 @@ CUresult exports_lend(
 	struct session *session, struct chunk *chunk, uint64_t bytes, struct shared_fd **ret_file)
 {
 	struct shared_fd *file = chunk->offer ? chunk->offer->file : exports_file(session, chunk, bytes);
-	int fd;
+	struct shared_fd *opened = file ? shared_fd_new(handout_open(file)) : NULL;
 
-	if (!file || is_over(chunk))
+	if (!opened)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	fd = handout_open(file);
-	*ret_file = shared_fd_new(fd);
-	if (!*ret_file)
+	/* What was freed a moment ago may not count any more. */
+	if (is_over(chunk))
+		look(chunk->offer->exports);
+	if (is_over(chunk)) {
+		shared_fd_unref(opened);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret_file = opened;
 	if (!chunk->is_lent)
 		record_lent(chunk->daemon, chunk);
 	return CUDA_SUCCESS;

@@ -207,6 +207,15 @@ void holdings_add(struct holdings *holdings, struct holding *entry)
 		ids[entry->attribute / 64] |= UINT64_C(1) << entry->attribute % 64;
 }
 
+void holdings_give_chunk(struct holdings *holdings, struct holding *entry, struct chunk *chunk)
+{
+	log_bug_on(entry->type != WIRE_MAP_HOST || entry->chunk);
+	entry->fd = shared_fd_unref(entry->fd);
+	entry->chunk = chunk;
+	chunk->holders++;
+	holdings_save(holdings, entry);
+}
+
 void holdings_deinit(struct holdings *holdings)
 {
 	struct holding *entry;
@@ -368,7 +377,7 @@ struct holding *holdings_find_address(const struct holdings *holdings, uint64_t 
 {
 	struct holding *entry = find_behind(holdings, address);
 
-	return entry && entry->type == WIRE_MAP_MEMORY && entry->range.address <= address ? entry : NULL;
+	return entry && entry->range.address <= address ? entry : NULL;
 }
 
 /* The latest handle for a chunk. */

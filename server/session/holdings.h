@@ -97,7 +97,7 @@ uint64_t holdings_sole_bytes(const struct holdings *holdings);
 bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory);
 /** Some mapping of a chunk, NULL if there is none. */
 struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk);
-/** The mapping of device memory around an address, NULL if there is none. */
+/** The mapping around an address, NULL if there is none. */
 struct holding *holdings_find_address(const struct holdings *holdings, uint64_t address);
 /** An entry whose chunk has this token, NULL if there is none. */
 struct holding *holdings_find_token(const struct holdings *holdings, const uint64_t token[2]);
@@ -107,6 +107,9 @@ struct holding *holdings_find_created(const struct holdings *holdings, const str
 
 /** Adds an entry behind the others; the list owns the entry. */
 void holdings_add(struct holdings *holdings, struct holding *entry);
+/** The file of an entry belongs to a chunk from now on, a reference that the entry takes over.
+ * @entry: of pinned memory without a handle */
+void holdings_give_chunk(struct holdings *holdings, struct holding *entry, struct chunk *chunk);
 /** Removes and frees an entry. */
 void holdings_remove(struct holdings *holdings, struct holding *entry);
 /** Removes the entry of a type with this id, if there is one. */

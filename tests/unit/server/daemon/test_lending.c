@@ -18,6 +18,7 @@
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "server/standby/swap.h"
+#include "shm/layout.h"
 #include "tests/unit/server/session/fixture.h"
 
 /* Words of a token of device 1. */
@@ -295,6 +296,8 @@ static void create(uint64_t handle, uint64_t ret_token[2])
 	ck_assert_uint_eq(WIRE_TOKEN_DEVICE(ret_token), fake->heritage.number);
 }
 
+static uint64_t size = 2 * MIB; /* of what is pinned and lent */
+
 /* Asks as the daemon of another device. @ret_file: that the answer brings, the caller's */
 static int32_t borrow(const uint64_t token[2], uid_t as, uid_t uid, int *ret_file)
 {
@@ -311,7 +314,7 @@ static int32_t borrow(const uint64_t token[2], uid_t as, uid_t uid, int *ret_fil
 	ck_assert_uint_eq(fake->message.id, 5);
 	ck_assert_uint_eq(fake->packet.fd_count, code ? 0 : 2);
 	if (!code) {
-		ck_assert_uint_eq(fake->message.reply.values.at[0], 2 * MIB);
+		ck_assert_uint_eq(fake->message.reply.values.at[0], size);
 		*ret_file = packet_take_fd(&fake->packet, 1);
 	}
 	fake_expect_hangup(fake, pair[1]);
@@ -379,6 +382,143 @@ TEST(lives, borrowed_memory_outlives_the_daemon)
 	ck_assert_int_eq(ask(&release), 0);
 	ck_assert_uint_eq(holdings()->count, 0);
 	close(file);
+	part();
+}
+
+/* Pins memory of the client, without a handle. @ret_token: to import it */
+static void pin(uint64_t address, uint64_t ret_token[2])
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST, .range = {address, size, 0}};
+
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	/* Any address in it. */
+	ck_assert_int_eq(ask(&(struct wire_message){
+				 .type = WIRE_EXPORT_MEMORY, .memory = {.address = address + 4096}}),
+		0);
+	ck_assert_uint_eq(fake->message.reply.values.at[2], size);
+	ck_assert_uint_eq(fake->message.reply.values.at[3], address);
+	memcpy(ret_token, fake->message.reply.values.at, 2 * sizeof(*ret_token));
+	ck_assert_uint_eq(WIRE_TOKEN_DEVICE(ret_token), fake->heritage.number);
+}
+
+static void unpin(uint64_t address)
+{
+	struct wire_message unmap = {.type = WIRE_UNMAP_HOST, .range = {address, size, 0}};
+
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_UNMAP_HOST);
+}
+
+/* Pinned memory without a handle is lent by its address, and goes on counting as before. */
+TEST(lender, pinned_memory_is_lent_by_its_address)
+{
+	struct wire_message events = {
+		.type = WIRE_MAP_HOST, .range = {.bytes = SHM_SHARED_PAGE_BYTES, .flags = WIRE_HOST_EVENTS}};
+	uint64_t token[2], again[2], at, bytes;
+	uint32_t fds;
+	int file;
+
+	join();
+	at = client.window_base + WINDOW_DEVICE_BYTES;
+	pin(at, token);
+	fds = holdings()->fds;
+	ck_assert_uint_eq(holdings()->host_bytes, 2 * MIB);
+	ck_assert_int_eq(
+		ask(&(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.address = at}}), 0);
+	memcpy(again, fake->message.reply.values.at, sizeof(again));
+	ck_assert_mem_eq(again, token, sizeof(token));
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 1);
+	ck_assert_uint_eq(holdings()->fds, fds);
+	ck_assert_uint_eq(holdings()->host_bytes, 2 * MIB);
+	/* Its device memory may leave all the same. */
+	ck_assert_ptr_null(swap_refuses(fake_session(fake, 0), &bytes));
+	unpin(at);
+	ck_assert_uint_eq(holdings()->host_bytes, 0);
+	ck_assert_uint_eq(holdings()->fds, 0);
+	close(file);
+	/* Shared events are none of it. */
+	events.range.address = at + 8 * MIB;
+	fake_request(fake, &client, &events, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	ck_assert_int_eq(ask(&(struct wire_message){
+				 .type = WIRE_EXPORT_MEMORY, .memory = {.address = events.range.address}}),
+		CUDA_ERROR_INVALID_VALUE);
+	part();
+}
+
+/* What the other device has no more counts no more, at once. */
+TEST(lender, memory_that_is_freed_makes_room_for_more)
+{
+	uint64_t token[2], at;
+	int file, other;
+
+	join();
+	at = client.window_base + WINDOW_DEVICE_BYTES;
+	fake_session(fake, 0)->terms.pinned_limit = 3 * MIB;
+	for (uint64_t i = 0; i < 4; i++) {
+		pin(at + i * 2 * MIB, token);
+		ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+		/* It is freed a moment before the other device says so. */
+		unpin(at + i * 2 * MIB);
+		if (i < 3)
+			close(file);
+	}
+	pin(at, token);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &other), CUDA_ERROR_OUT_OF_MEMORY);
+	close(file);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &other), 0);
+	close(other);
+	part();
+}
+
+/* Without a limit of the configuration, too: that of a session holds. */
+TEST(lender, no_more_is_lent_than_a_session_may_pin)
+{
+	uint64_t token[2], at;
+	int file, other;
+
+	join();
+	at = client.window_base + WINDOW_DEVICE_BYTES;
+	size = WINDOW_HOST_BYTES / 2 + 2 * MIB;
+	pin(at, token);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	unpin(at);
+	pin(at, token);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &other), CUDA_ERROR_OUT_OF_MEMORY);
+	close(file);
+	part();
+}
+
+TEST(lives, lent_pinned_memory_outlives_the_daemon)
+{
+	uint64_t token[2], again[2], at;
+	int file;
+
+	fake_with_records = true;
+	join();
+	at = client.window_base + WINDOW_DEVICE_BYTES;
+	pin(at, token);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	close(file);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(holdings()->host_bytes, 2 * MIB);
+	ck_assert_int_eq(
+		ask(&(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.address = at}}), 0);
+	memcpy(again, fake->message.reply.values.at, sizeof(again));
+	ck_assert_mem_eq(again, token, sizeof(token));
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	close(file);
+	unpin(at);
+	ck_assert_uint_eq(holdings()->count, 0);
 	part();
 }
 
