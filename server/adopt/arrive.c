@@ -261,7 +261,8 @@ static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *tex
 	why = limit(arrival, &session, text);
 	why = why ? why : find_domain(arrival, &session, ret_code);
 	if (!why && !are_windows_free(&arrival->handover, &session, &arrival->domain->windows))
-		why = "its addresses are another program's on the other device";
+		why = "its addresses are another program's on the other device, or taken there for its own "
+		      "pinned memory";
 	return why;
 }
 
@@ -340,14 +341,14 @@ static void adopt_all(struct arrival *arrival)
 	inventory_deinit(&adoption.inventory);
 }
 
-/* Tokens name the device that has the memory. */
+/* Tokens name the device that has the memory: its own, or another one that has lent it. */
 static void rename_chunks(struct session *session)
 {
 	const unsigned device = session->daemon->heritage->number;
 	struct holding *entry;
 
 	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		if (entry->chunk && WIRE_TOKEN_DEVICE(entry->chunk->token) != device)
+		if (entry->chunk && !entry->chunk->lease && WIRE_TOKEN_DEVICE(entry->chunk->token) != device)
 			chunk_rename(entry->chunk);
 	TAILQ_FOREACH (entry, &session->holdings.entries, link)
 		if (entry->chunk)

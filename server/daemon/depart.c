@@ -80,20 +80,17 @@ static void fail(struct departure *departure, const char *text)
  * Obstacles
  */
 
-/* Another program may use the same events, or the same pinned memory with a handle. */
+/* Another program may use the same events, or find pinned memory by its token, which names the
+ * device. Nobody looks for memory without a handle, and what another device has lent stays lent. */
 static bool shares_host_memory(const struct session *session)
 {
-	const struct holding *entry, *other;
+	const struct holding *entry;
 
 	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		if (entry->type == WIRE_MAP_HOST && entry->range.flags & WIRE_HOST_EVENTS)
 			return true;
-		if (!chunk_is_host(entry->chunk))
-			continue;
-		TAILQ_FOREACH (other, &entry->chunk->owners, owners_link)
-			if (other->holdings != &session->holdings)
-				return true;
-		if (entry->chunk->offer || entry->chunk->is_lent || entry->chunk->lease)
+		if (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk) &&
+			(entry->chunk->offer || entry->chunk->is_lent) && !entry->chunk->lease)
 			return true;
 	}
 	return false;

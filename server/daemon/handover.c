@@ -63,6 +63,7 @@ static void for_holding(struct kept_holding *kept, number_fn *change, void *cont
 {
 	change(context, &kept->fd);
 	change(context, &kept->chunk.fd);
+	change(context, &kept->chunk.lease);
 }
 
 /*
@@ -165,6 +166,7 @@ static void write_holding(struct writer *writer, const struct holding *entry)
 	kept.fd = number_of(writer, entry->fd);
 	chunk_name(entry->chunk, &kept.chunk);
 	kept.chunk.fd = entry->chunk ? number_of(writer, entry->chunk->fd) : 0;
+	kept.chunk.lease = entry->chunk ? number_of(writer, entry->chunk->lease) : 0;
 	length = bytes;
 	write_bytes(writer, &length, sizeof(length));
 	write_bytes(writer, &kept, sizeof(kept));
