@@ -5,9 +5,9 @@
 #include "client/state/context.h"
 #include "client/state/host.h"
 #include "client/state/log.h"
+#include "client/state/peer.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
-#include "client/state/session.h"
 
 #define ALLOC_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
 #define REGISTER_FLAGS                                                                                       \
@@ -72,6 +72,7 @@ CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *po
 {
 	CUresult r = process_enter_context();
 	struct range range;
+	CUdeviceptr found;
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -79,16 +80,17 @@ CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *po
 		return CUDA_ERROR_INVALID_VALUE;
 	if (range.kind != RANGE_REGISTERED && range.kind != RANGE_HOST && range.kind != RANGE_MANAGED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (range.session != session_self()) {
-		client_log(CLIENT_LOG_ERROR,
-			"kernels reach pinned memory only on the device in whose context "
-			"it was allocated or registered: others copy it");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
+	found = (CUdeviceptr)(uintptr_t)pointer;
 	if (range.kind == RANGE_REGISTERED)
-		return point_into_registered(pointer, &range, address);
-	*address = (CUdeviceptr)(uintptr_t)pointer;
-	return CUDA_SUCCESS;
+		r = point_into_registered(pointer, &range, &found);
+	if (r == CUDA_SUCCESS && !peer_has(range.session, found, 1)) {
+		client_log(
+			CLIENT_LOG_ERROR, "kernels do not reach pinned memory of a device that has failed");
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (r == CUDA_SUCCESS)
+		*address = found;
+	return r;
 }
 
 CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)

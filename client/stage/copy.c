@@ -64,7 +64,7 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	}
 	if (ret_side->place == COPY_DEVICE)
 		ret_side->peers = peer_reach(address, bytes);
-	if (ret_side->place == COPY_PINNED && range.session != session_self()) {
+	if (ret_side->place == COPY_PINNED && !peer_has(range.session, address + ret_side->shift, bytes)) {
 		ret_side->place = COPY_PAGEABLE;
 		ret_side->registered = ret_side->pinned = true;
 		ret_side->shift = 0;

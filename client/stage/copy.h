@@ -11,7 +11,7 @@
 //   device → device      submitted; from one device to another: done, unless asynchronous
 //
 // Where the stream's device does not reach the memory of another device (peer.h), a ferry copies
-// (ferry.h). Memory that is pinned in another session is copied as registered memory is.
+// (ferry.h). Pinned memory that it does not reach is copied as registered memory is.
 //
 // Any thread.
 
@@ -34,8 +34,8 @@ struct copy_side {
 	enum copy_place place; /* COPY_DEVICE for arrays */
 	uint64_t shift;	       /* added by the device to the address of registered memory */
 	bool managed;	       /* pinned memory that the program treats as the device's */
-	/* Pageable memory that asynchronous copies access in stream order: registered, or pinned in
-	 * another session than the calling thread's. */
+	/* Pageable memory that asynchronous copies access in stream order: registered, or pinned
+	 * where the calling thread's session does not reach it. */
 	bool registered;
 	bool pinned;		 /* the latter */
 	struct session *session; /* of device memory */

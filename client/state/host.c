@@ -117,6 +117,8 @@ void host_start(void)
 
 	pool->map = map_host;
 	pool->unmap = map_host_end;
+	pool->window = (struct peer_window){base, c->host_bytes, true};
+	pool->audience = PEER_ALL;
 	pool_init(pool, base, events_base() - base, UNIT, KEEP_BYTES);
 	/* The service may have to keep freed memory pinned for a while; its addresses stay in use
 	 * for as long. */

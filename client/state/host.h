@@ -1,7 +1,7 @@
 // The program's pinned host memory: allocations in the host part of a session's window, at the same
-// address in this process and on the device. What allocates does that in the calling thread's
-// session; what frees, in that of the memory. Copies of other devices go through memory of their
-// own (stage/copy.h). Any thread.
+// address in this process, on the device, and on each other device on which the process works
+// (peer.h). What allocates does that in the calling thread's session; what frees, in that of the
+// memory. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_HOST_H
 #define FRMPS_CLIENT_STATE_HOST_H

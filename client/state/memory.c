@@ -30,28 +30,12 @@ static CUresult call_range(enum wire_type type, uint64_t address, uint64_t bytes
 
 static CUresult map(uint64_t address, uint64_t bytes)
 {
-	CUresult r = call_range(WIRE_MAP_MEMORY, address, bytes);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = peer_add(address, bytes, true);
-	/* Memory that another device may still have stays. */
-	if (r != CUDA_SUCCESS && peer_remove(address) == CUDA_SUCCESS)
-		call_range(WIRE_UNMAP_MEMORY, address, bytes);
-	return r;
+	return call_range(WIRE_MAP_MEMORY, address, bytes);
 }
 
-/* CUDA_ERROR_OUT_OF_MEMORY: nothing has changed. */
 static CUresult unmap(uint64_t address, uint64_t bytes)
 {
-	CUresult r;
-
-	if (peer_remove(address) != CUDA_SUCCESS)
-		return CUDA_ERROR_UNKNOWN;
-	r = call_range(WIRE_UNMAP_MEMORY, address, bytes);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && peer_add(address, bytes, true) != CUDA_SUCCESS)
-		r = CUDA_ERROR_UNKNOWN;
-	return r;
+	return call_range(WIRE_UNMAP_MEMORY, address, bytes);
 }
 
 void memory_start(void)
@@ -63,6 +47,8 @@ void memory_start(void)
 
 	pool->map = map;
 	pool->unmap = unmap;
+	pool->window = (struct peer_window){.base = c->window_base, .bytes = c->device_bytes};
+	pool->audience = PEER_OPENED;
 	pool_init(
 		pool, c->window_base + lead, c->device_bytes - lead - space_bytes(), MEMORY_UNIT, KEEP_BYTES);
 }

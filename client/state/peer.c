@@ -14,16 +14,15 @@
 #include "client/state/process.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
-#include "client/state/space.h"
 #include "client/state/virtual.h"
 #include "client/submit/wait.h"
 
-/* Addresses of a piece's session that another session has reserved as well. */
+/* A window of a piece's session that another session has reserved as well. */
 struct view {
 	struct view *next;
 	struct session *session;
-	uint64_t base, bytes;
-	uint32_t users; /* shares in them */
+	struct peer_window window;
+	uint32_t users; /* shares in it */
 };
 
 /* A piece in another session. */
@@ -34,6 +33,8 @@ struct share {
 
 struct piece {
 	struct session *session;
+	struct peer_window window;
+	enum peer_audience audience;
 	struct share *shares;
 };
 
@@ -42,6 +43,7 @@ _Static_assert(PLACE_DEVICES <= 64, "a word has a bit for each session");
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static struct view *views;		/* guarded by changing */
 static uint64_t open_to[PLACE_DEVICES]; /* by the owner's ordinal; the same */
+static uint64_t joined;			/* sessions that get all pinned memory; the same */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range_map pieces; /* block: struct piece; changed under both locks, as the shares */
 static _Atomic unsigned share_count;
@@ -69,16 +71,19 @@ static CUresult ask(enum wire_type type, const struct wire_memory *memory, struc
 	return r;
 }
 
-static CUresult ask_window(enum wire_type type, uint64_t base, uint64_t bytes)
+static CUresult ask_window(enum wire_type type, const struct peer_window *window)
 {
-	uint64_t words[WINDOW_WORDS] = {0};
+	uint64_t words[WINDOW_WORDS] = {0}, end = window->base + window->bytes;
 	struct wire_message request = {.type = type,
-		.window = {.address = base, .bytes = bytes, .free_windows = {words, WINDOW_WORDS}}};
+		.window = {.address = window->base,
+			.bytes = window->bytes,
+			.free_windows = {words, WINDOW_WORDS},
+			.host = window->is_host}};
 	struct control_answer *answer = control_answer_new();
 	CUresult r;
 
 	/* They are not free in this process, but the process's own. */
-	for (uint64_t at = base; at < base + bytes; at += WINDOW_BYTES - at % WINDOW_BYTES) {
+	for (uint64_t at = window->base; at < end; at += WINDOW_BYTES - at % WINDOW_BYTES) {
 		uint64_t field = (at - WINDOW_BASE) / WINDOW_BYTES;
 
 		words[field / 64] |= UINT64_C(1) << field % 64;
@@ -96,7 +101,8 @@ static CUmemGenericAllocationHandle handle_of(uint64_t address)
 }
 
 /* In the peer's session. A later request never fails for want of memory here: what an earlier one
- * has done would stay. */
+ * has done would stay. The program has pinned memory already, so the descriptor of it that comes
+ * with the answer is closed. */
 static CUresult map_there(const uint64_t token[2], uint64_t address, uint64_t bytes)
 {
 	struct wire_memory memory = {
@@ -116,11 +122,11 @@ static CUresult map_there(const uint64_t token[2], uint64_t address, uint64_t by
 }
 
 /* The same. */
-static CUresult unmap_there(uint64_t address, uint64_t bytes)
+static CUresult unmap_there(uint64_t address, uint64_t bytes, bool is_host)
 {
 	const struct wire_memory memory = {.handle = handle_of(address)};
-	struct wire_message request = {
-		.type = WIRE_UNMAP_MEMORY, .range = {.address = address, .bytes = bytes}};
+	struct wire_message request = {.type = is_host ? WIRE_UNMAP_HOST : WIRE_UNMAP_MEMORY,
+		.range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
 	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -146,25 +152,22 @@ static CUresult find_token(const struct range *range, uint64_t ret_token[2])
 
 /* ---- views, under `changing` ---- */
 
-/* The view in the calling thread's session of the addresses around one; made if there is none. */
-static CUresult find_view(struct session *owner, uint64_t address, struct view **ret_view)
+/* The view in the calling thread's session of a window; made if there is none. */
+static CUresult find_view(const struct peer_window *window, struct view **ret_view)
 {
 	struct view *view = views;
-	uint64_t base, bytes;
 	CUresult r;
 
-	while (view && (view->session != session_self() || address - view->base >= view->bytes))
+	while (view && (view->session != session_self() || view->window.base != window->base))
 		view = view->next;
 	if (!view) {
-		if (!space_window(owner, address, &base, &bytes))
-			return CUDA_ERROR_INVALID_VALUE;
 		view = malloc(sizeof(*view));
-		r = view ? ask_window(WIRE_RESERVE_WINDOW, base, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+		r = view ? ask_window(WIRE_RESERVE_WINDOW, window) : CUDA_ERROR_OUT_OF_MEMORY;
 		if (r != CUDA_SUCCESS) {
 			free(view);
 			return r;
 		}
-		*view = (struct view){views, session_self(), base, bytes, 0};
+		*view = (struct view){views, session_self(), *window, 0};
 		views = view;
 	}
 	view->users++;
@@ -172,19 +175,24 @@ static CUresult find_view(struct session *owner, uint64_t address, struct view *
 	return CUDA_SUCCESS;
 }
 
-/* In its session. */
-static void leave_view(struct view *view)
+static void drop_view(struct view *view)
 {
 	struct view **link = &views;
 
-	if (--view->users)
-		return;
 	while (*link != view)
 		link = &(*link)->next;
 	*link = view->next;
-	/* If the service fails, the next view there does, too. */
-	ask_window(WIRE_RELEASE_WINDOW, view->base, view->bytes);
 	free(view);
+}
+
+/* In its session, which keeps a window for pinned memory. */
+static void leave_view(struct view *view)
+{
+	if (--view->users || view->window.is_host)
+		return;
+	/* If the service fails, the next view there does, too. */
+	ask_window(WIRE_RELEASE_WINDOW, &view->window);
+	drop_view(view);
 }
 
 /* ---- shares, under `changing` ---- */
@@ -209,7 +217,7 @@ static struct share **find_share(struct piece *piece, const struct session *to)
 static CUresult share(struct piece *piece, uint64_t address, uint64_t bytes, const uint64_t token[2])
 {
 	struct share *made = malloc(sizeof(*made));
-	CUresult r = made ? find_view(piece->session, address, &made->view) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = made ? find_view(&piece->window, &made->view) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r == CUDA_SUCCESS) {
 		r = map_there(token, address, bytes);
@@ -240,21 +248,30 @@ static CUresult share_with(const struct range *range, struct session *to)
 	return r == CUDA_SUCCESS ? share(piece, range->address, range->bytes, token) : r;
 }
 
-/* A session with an error runs nothing any more, and its service unmaps all at its end. */
-static CUresult end_share(const struct range *range, struct share **link)
+/* Return: its view, which has a user less */
+static struct view *drop_share(struct share **link)
 {
 	struct share *over = *link;
-	SESSION_SCOPE(over->view->session);
-	CUresult r = unmap_there(range->address, range->bytes);
+	struct view *view = over->view;
 
-	if (r != CUDA_SUCCESS && process_error() == CUDA_SUCCESS)
-		return r;
 	pthread_mutex_lock(&lock);
 	*link = over->next;
 	pthread_mutex_unlock(&lock);
 	atomic_fetch_sub(&share_count, 1);
-	leave_view(over->view);
 	free(over);
+	return view;
+}
+
+/* A session with an error runs nothing any more, and its service unmaps all at its end. */
+static CUresult end_share(const struct range *range, struct share **link)
+{
+	const struct piece *piece = range->block;
+	SESSION_SCOPE((*link)->view->session);
+	CUresult r = unmap_there(range->address, range->bytes, piece->window.is_host);
+
+	if (r != CUDA_SUCCESS && process_error() == CUDA_SUCCESS)
+		return r;
+	leave_view(drop_share(link));
 	return CUDA_SUCCESS;
 }
 
@@ -268,11 +285,19 @@ static CUresult end_shares(const struct range *range)
 	return r;
 }
 
+/* The sessions that have a piece without being named. */
+static uint64_t audience_of(const struct piece *piece)
+{
+	if (piece->audience == PEER_NAMED)
+		return 0;
+	return piece->audience == PEER_ALL ? joined : open_to[session_ordinal(piece->session)];
+}
+
 /* A peer with an error needs nothing more, and is no error of the owner's. */
 static CUresult share_openly(const struct range *range)
 {
 	const struct piece *piece = range->block;
-	const uint64_t peers = open_to[session_ordinal(piece->session)];
+	const uint64_t peers = audience_of(piece);
 	CUresult r = CUDA_SUCCESS;
 
 	for (int i = 0; r == CUDA_SUCCESS && i < (int)PLACE_DEVICES; ++i) {
@@ -306,10 +331,11 @@ static void forget(uint64_t address)
 	free(range.block);
 }
 
-CUresult peer_add(uint64_t address, uint64_t bytes, bool is_open)
+CUresult peer_add(
+	const struct peer_window *window, uint64_t address, uint64_t bytes, enum peer_audience audience)
 {
 	struct piece *piece;
-	struct range range = {.address = address, .bytes = bytes, .room = bytes, .flags = is_open};
+	struct range range = {.address = address, .bytes = bytes, .room = bytes};
 	CUresult r;
 
 	if (device_count() < 2)
@@ -317,12 +343,12 @@ CUresult peer_add(uint64_t address, uint64_t bytes, bool is_open)
 	range.block = piece = malloc(sizeof(*piece));
 	if (!piece)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*piece = (struct piece){.session = session_self()};
+	*piece = (struct piece){.session = session_self(), .window = *window, .audience = audience};
 	pthread_mutex_lock(&changing);
 	r = note(&range);
 	if (r != CUDA_SUCCESS) {
 		free(piece);
-	} else if (is_open) {
+	} else {
 		r = share_openly(&range);
 		/* A share that does not end stays noted: nobody else gets the addresses there. */
 		if (r != CUDA_SUCCESS && end_shares(&range) == CUDA_SUCCESS)
@@ -349,36 +375,74 @@ CUresult peer_remove(uint64_t address)
 	return r;
 }
 
-/* The next open piece of a session. @at: an address before; becomes one behind. Return: false:
- * there is none */
-static bool next_open(const struct session *session, uint64_t *at, struct range *ret_range)
+/* Shares all pieces with an audience. @from: of this session; NULL: of all. An owner with an error
+ * has nothing any more that could be shared. */
+static CUresult share_all(enum peer_audience audience, const struct session *from, struct session *to)
 {
-	struct range *range;
+	const struct range *range;
+	CUresult r = CUDA_SUCCESS;
 
-	while ((range = range_map_next(&pieces, *at))) {
-		*at = range->address + range->bytes;
-		if (((struct piece *)range->block)->session != session || !range->flags)
+	for (uint64_t at = 0; r == CUDA_SUCCESS && (range = range_map_next(&pieces, at));
+		at = range->address + range->bytes) {
+		const struct piece *piece = range->block;
+
+		if (piece->audience != audience || (from && piece->session != from))
 			continue;
-		*ret_range = *range;
-		return true;
+		r = share_with(range, to);
+		if (r != CUDA_SUCCESS && !from && process_session_error(piece->session) != CUDA_SUCCESS)
+			r = CUDA_SUCCESS;
 	}
-	return false;
+	return r;
 }
 
 CUresult peer_open(struct session *from, struct session *to)
 {
-	uint64_t *peers = &open_to[session_ordinal(from)], bit = UINT64_C(1) << session_ordinal(to), at = 0;
-	struct range range;
+	uint64_t *peers = &open_to[session_ordinal(from)], bit = UINT64_C(1) << session_ordinal(to);
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&changing);
-	while (r == CUDA_SUCCESS && !(*peers & bit) && next_open(from, &at, &range))
-		r = share_with(&range, to);
+	if (!(*peers & bit))
+		r = share_all(PEER_OPENED, from, to);
 	/* Without success some chunks are shared, which is harmless. */
 	if (r == CUDA_SUCCESS)
 		*peers |= bit;
 	pthread_mutex_unlock(&changing);
 	return r;
+}
+
+CUresult peer_join(void)
+{
+	struct session *self = session_self();
+	CUresult r = CUDA_SUCCESS;
+
+	if (device_count() < 2)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&changing);
+	r = share_all(PEER_ALL, NULL, self);
+	if (r == CUDA_SUCCESS)
+		joined |= UINT64_C(1) << session_ordinal(self);
+	pthread_mutex_unlock(&changing);
+	return r;
+}
+
+void peer_leave(void)
+{
+	const struct range *range;
+
+	pthread_mutex_lock(&changing);
+	joined &= ~(UINT64_C(1) << session_ordinal(session_self()));
+	for (uint64_t at = 0; (range = range_map_next(&pieces, at)); at = range->address + range->bytes) {
+		struct share **link = find_share(range->block, session_self());
+
+		if (*link)
+			drop_share(link);
+	}
+	for (struct view *view = views, *behind; view; view = behind) {
+		behind = view->next;
+		if (view->session == session_self())
+			drop_view(view);
+	}
+	pthread_mutex_unlock(&changing);
 }
 
 CUresult peer_share(uint64_t address, struct session *to)
@@ -435,6 +499,13 @@ uint64_t peer_reach(uint64_t address, uint64_t bytes)
 	}
 	pthread_mutex_unlock(&lock);
 	return peers;
+}
+
+bool peer_has(const struct session *owner, uint64_t address, uint64_t bytes)
+{
+	const struct session *self = session_self();
+
+	return owner == self || (peer_reach(address, bytes) >> session_ordinal(self) & 1);
 }
 
 CUresult peer_wait(uint64_t address)

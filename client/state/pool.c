@@ -12,6 +12,33 @@ void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, 
 	pool->keep = keep;
 }
 
+static CUresult map(const struct pool *pool, const struct heap_chunk *chunk)
+{
+	CUresult r = pool->map(chunk->address, chunk->bytes);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = peer_add(&pool->window, chunk->address, chunk->bytes, pool->audience);
+	/* Memory that another session may still have stays. */
+	if (r != CUDA_SUCCESS && peer_remove(chunk->address) == CUDA_SUCCESS)
+		pool->unmap(chunk->address, chunk->bytes);
+	return r;
+}
+
+/* CUDA_ERROR_OUT_OF_MEMORY: nothing has changed. */
+static CUresult unmap(const struct pool *pool, const struct heap_chunk *chunk)
+{
+	CUresult r;
+
+	if (peer_remove(chunk->address) != CUDA_SUCCESS)
+		return CUDA_ERROR_UNKNOWN;
+	r = pool->unmap(chunk->address, chunk->bytes);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY &&
+		peer_add(&pool->window, chunk->address, chunk->bytes, pool->audience) != CUDA_SUCCESS)
+		r = CUDA_ERROR_UNKNOWN;
+	return r;
+}
+
 /* Makes a chunk for a request and allocates from it. */
 static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap_block **ret_block)
 {
@@ -25,7 +52,7 @@ static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap
 	pthread_mutex_unlock(&pool->lock);
 	if (e != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = pool->map(chunk->address, chunk->bytes);
+	r = map(pool, chunk);
 	pthread_mutex_lock(&pool->lock);
 	if (r == CUDA_SUCCESS)
 		*ret_block = heap_adopt(&pool->heap, chunk);
@@ -81,7 +108,7 @@ CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_b
 static CUresult give_back(struct pool *pool, struct heap_chunk *chunk)
 {
 	SESSION_SCOPE(pool->session);
-	CUresult r = pool->unmap(chunk->address, chunk->bytes);
+	CUresult r = unmap(pool, chunk);
 
 	pthread_mutex_lock(&pool->lock);
 	/* A chunk that the service could not unmap stays reserved for ever: its addresses must not

@@ -1,6 +1,7 @@
-// A heap with memory behind it: asks its session's service to map and unmap chunks, and keeps some
-// spare chunks. The device memory of a session has a pool, and its pinned host memory another. Any
-// thread; no thread asks the service under the pool's lock.
+// A heap with memory behind it: asks its session's service to map and unmap chunks, shares these
+// with other sessions (peer.h), and keeps some spare chunks. The device memory of a session has a
+// pool, and its pinned host memory another. Any thread; no thread asks the service under the pool's
+// lock.
 
 #ifndef FRMPS_CLIENT_STATE_POOL_H
 #define FRMPS_CLIENT_STATE_POOL_H
@@ -8,6 +9,7 @@
 #include <pthread.h>
 
 #include "client/state/heap.h"
+#include "client/state/peer.h"
 #include "client/state/ranges.h"
 
 struct session;
@@ -17,8 +19,12 @@ struct pool {
 	pthread_mutex_t lock;
 	struct heap heap; /* guarded by lock */
 	uint64_t keep;	  /* spare bytes kept */
+	/* Set by the owner before pool_init(). */
 	CUresult (*map)(uint64_t address, uint64_t bytes);
+	/* CUDA_ERROR_OUT_OF_MEMORY: nothing has changed */
 	CUresult (*unmap)(uint64_t address, uint64_t bytes);
+	struct peer_window window;
+	enum peer_audience audience;
 };
 
 /** Of the calling thread's session. */

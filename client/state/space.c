@@ -13,6 +13,7 @@
 #include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/host.h"
+#include "client/state/peer.h"
 #include "client/state/session.h"
 
 /* A window that turns out to be taken in this process is not asked for again. */
@@ -390,25 +391,24 @@ struct session *space_owner(uint64_t address, uint64_t bytes)
 	return NULL;
 }
 
-bool space_window(struct session *session, uint64_t address, uint64_t *ret_base, uint64_t *ret_bytes)
+bool space_window(struct session *session, uint64_t address, struct peer_window *ret_window)
 {
 	struct space *space = &session->space;
 	const struct connection *c = &session->connection;
-	const struct region *region;
-	bool is_own = address - c->window_base < c->device_bytes;
+	bool is_found = address - c->window_base < c->device_bytes;
 
-	*ret_base = c->window_base;
-	*ret_bytes = c->device_bytes;
+	*ret_window = (struct peer_window){.base = c->window_base, .bytes = c->device_bytes};
+	if (!is_found && address - space->host.base < space->host.bytes) {
+		*ret_window = (struct peer_window){space->host.base, space->host.bytes, true};
+		is_found = true;
+	}
 	pthread_mutex_lock(&space->lock);
-	for (region = space->home.next; region && !is_own; region = region->next)
-		if (address - region->base < region->bytes)
-			break;
-	if (!is_own && region) {
-		*ret_base = region->base;
-		*ret_bytes = region->bytes;
+	for (const struct region *region = space->home.next; region && !is_found; region = region->next) {
+		*ret_window = (struct peer_window){.base = region->base, .bytes = region->bytes};
+		is_found = address - region->base < region->bytes;
 	}
 	pthread_mutex_unlock(&space->lock);
-	return is_own || region;
+	return is_found;
 }
 
 bool space_is_host(uint64_t address)

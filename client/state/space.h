@@ -62,9 +62,11 @@ bool space_is_host(uint64_t address);
 /** True if an address lies in a window of a session, its own or a further one. */
 bool space_is_window(uint64_t address);
 
-/** The window of a session for device memory that holds an address: the device part of its own one,
+struct peer_window;
+
+/** The window of a session that holds an address: the device part or the host part of its own one,
  * or a further one. Return: false: none does */
-bool space_window(struct session *session, uint64_t address, uint64_t *ret_base, uint64_t *ret_bytes);
+bool space_window(struct session *session, uint64_t address, struct peer_window *ret_window);
 
 /** The session in which the addresses are reserved; NULL: a single reservation does not hold all of
  * the bytes. */

@@ -20,6 +20,7 @@
 #include "client/state/limit.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
+#include "client/state/peer.h"
 #include "client/state/process.h"
 #include "client/state/session.h"
 #include "client/state/shared_event.h"
@@ -184,10 +185,16 @@ static CUresult build(void)
 {
 	const struct connection *connection = &session_self()->connection;
 
+	CUresult r;
+
 	control_start();
-	if (!stream_start()) {
+	r = peer_join();
+	if (r == CUDA_SUCCESS && !stream_start())
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r != CUDA_SUCCESS) {
+		peer_leave();
 		connect_close();
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return r;
 	}
 	submit_start();
 	callback_start();

@@ -374,6 +374,7 @@ static CUresult map_at_service(const struct wire_memory *memory)
 static CUresult map_own(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
 	struct wire_memory request = {.handle = handle, .address = address, .bytes = bytes};
+	struct peer_window window;
 	struct mapping *mapping;
 	CUresult r;
 
@@ -395,7 +396,8 @@ static CUresult map_own(uint64_t address, uint64_t bytes, CUmemGenericAllocation
 		release_at_service(end_mapping(address));
 		return r;
 	}
-	r = space_is_host(address) ? CUDA_SUCCESS : peer_add(address, bytes, false);
+	r = space_window(session_self(), address, &window) ? peer_add(&window, address, bytes, PEER_NAMED)
+							   : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
 		r = publish(address, bytes, mapping);
 	if (r != CUDA_SUCCESS && peer_remove(address) == CUDA_SUCCESS &&
@@ -578,9 +580,7 @@ static CUresult give_access(uint64_t address, uint64_t bytes, struct session *to
 
 	if (!session || session == to)
 		return CUDA_SUCCESS;
-	if (space_is_host(address))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!peer_can(session_ordinal(to), session_ordinal(session)))
+	if (!space_is_host(address) && !peer_can(session_ordinal(to), session_ordinal(session)))
 		return CUDA_ERROR_INVALID_DEVICE;
 	for (uint64_t at = address, size; r == CUDA_SUCCESS && at < address + bytes; at += size) {
 		size = look_at(at);

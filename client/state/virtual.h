@@ -54,8 +54,7 @@ bool virtual_is_mapped(uint64_t address, uint64_t bytes);
 /**
  * What a device, or the processor, may do with a range of whole mappings. Another device than that
  * of the addresses has the memory from here on, or no more. The session of the device is open.
- * CUDA_ERROR_NOT_SUPPORTED: the processor with device memory, another device with host memory;
- * CUDA_ERROR_INVALID_DEVICE: no peer
+ * CUDA_ERROR_NOT_SUPPORTED: the processor with device memory; CUDA_ERROR_INVALID_DEVICE: no peer
  */
 CUresult virtual_set_access(uint64_t address, uint64_t bytes, unsigned device, CUmemAccess_flags flags);
 CUresult virtual_get_access(uint64_t address, unsigned device, CUmemAccess_flags *ret_flags);

@@ -44,20 +44,25 @@ CUfunction function_of(int ordinal, const char *name)
 	return function;
 }
 
-void both_open(void)
+void open_side(int ordinal)
 {
+	struct side *side = &sides[ordinal];
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 
 	ck_cuda(cuInit(0));
-	for (int i = 0; i < 2; i++) {
-		ck_cuda(cuDevicePrimaryCtxRetain(&sides[i].context, i));
-		use(i);
-		ck_cuda(cuModuleLoadData(&sides[i].module, image));
-		ck_cuda(cuStreamCreate(&sides[i].stream, CU_STREAM_NON_BLOCKING));
-		sides[i].in = device_words(WORDS, 3 + (uint32_t)i);
-		sides[i].out = device_words(WORDS, 0);
-	}
+	ck_cuda(cuDevicePrimaryCtxRetain(&side->context, ordinal));
+	use(ordinal);
+	ck_cuda(cuModuleLoadData(&side->module, image));
+	ck_cuda(cuStreamCreate(&side->stream, CU_STREAM_NON_BLOCKING));
+	side->in = device_words(WORDS, 3 + (uint32_t)ordinal);
+	side->out = device_words(WORDS, 0);
 	free(image);
+}
+
+void both_open(void)
+{
+	open_side(0);
+	open_side(1);
 }
 
 CUresult mix(int ordinal, CUdeviceptr out, CUdeviceptr in, uint32_t round, CUstream stream)

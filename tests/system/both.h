@@ -29,7 +29,9 @@ extern struct side {
 	CUdeviceptr in, out; /* WORDS words: multiples of 3 + the ordinal; zeros */
 } sides[2];
 
-/** In a child: fills in both sides. The second one's context is current. */
+/** In a child: fills in a side; its context is current. */
+void open_side(int ordinal);
+/** The same for both, the second one last. */
 void both_open(void);
 
 /** Makes a side's context current. */

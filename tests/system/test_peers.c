@@ -2,6 +2,7 @@
 // peers in one program, and what is left of it when something fails. Devices are those of the host
 // backend.
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +28,7 @@ static int ends[2];
 static void open_one(int ordinal)
 {
 	close(ends[1 - ordinal]);
-	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
-	struct side *side = &sides[ordinal];
-
-	ck_cuda(cuInit(0));
-	ck_cuda(cuDevicePrimaryCtxRetain(&side->context, ordinal));
-	use(ordinal);
-	ck_cuda(cuModuleLoadData(&side->module, image));
-	ck_cuda(cuStreamCreate(&side->stream, CU_STREAM_NON_BLOCKING));
-	side->in = device_words(WORDS, 3 + (uint32_t)ordinal);
-	side->out = device_words(WORDS, 0);
-	free(image);
+	open_side(ordinal);
 }
 
 static CUmemAllocationProp properties_of(int ordinal)
@@ -165,6 +156,123 @@ static void run_pair(int (*exporter)(int), int (*importer)(int))
 TEST(programs, a_descriptor_is_imported_on_another_device)
 {
 	run_pair(export_file, import_file);
+}
+
+/* Pinned memory with a handle, as NCCL makes it, exports it in a thread without a context, and maps
+ * it where it was imported. */
+static const CUmemAllocationProp host_properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+
+/* @handle: 0: of new memory */
+static uint32_t *map_host_here(CUmemGenericAllocationHandle *handle, int ordinal)
+{
+	CUmemAllocationProp properties = host_properties;
+	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	size_t granularity;
+	CUdeviceptr address;
+
+	ck_cuda(cuDeviceGetAttribute(&properties.location.id, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal));
+	ck_cuda(cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	if (!*handle)
+		ck_cuda(cuMemCreate(handle, BYTES, &properties, 0));
+	ck_cuda(cuMemAddressReserve(&address, BYTES, 0, 0, 0));
+	ck_cuda(cuMemMap(address, BYTES, 0, *handle, 0));
+	access.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal};
+	ck_cuda(cuMemSetAccess(address, BYTES, &access, 1));
+	access.location = properties.location;
+	ck_cuda(cuMemSetAccess(address, BYTES, &access, 1));
+	return (uint32_t *)(uintptr_t)address;
+}
+
+static void free_host_here(uint32_t *words)
+{
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)words;
+	CUmemGenericAllocationHandle handle;
+	size_t bytes;
+
+	ck_cuda(cuMemRetainAllocationHandle(&handle, words));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemGetAddressRange_v2(NULL, &bytes, address));
+	ck_assert_uint_eq(bytes, BYTES);
+	ck_cuda(cuMemUnmap(address, bytes));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemAddressFree(address, bytes));
+}
+
+static bool are_words_mixed(const uint32_t *words, uint32_t factor, uint32_t round)
+{
+	bool are = true;
+
+	for (uint32_t i = 0; are && i < WORDS; i++)
+		are = ((volatile const uint32_t *)words)[i] == mixed(i * factor, round, i);
+	return are;
+}
+
+static void *send_file(void *handle)
+{
+	int fd;
+
+	ck_cuda(cuMemExportToShareableHandle(
+		&fd, *(CUmemGenericAllocationHandle *)handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	pass_fd(ends[0], &fd, true);
+	close(fd);
+	return NULL;
+}
+
+static int export_host_file(int unused)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	CUdeviceptr address;
+	pthread_t thread;
+	uint32_t *words;
+
+	(void)unused;
+	open_one(0);
+	words = map_host_here(&handle, 0);
+	address = (CUdeviceptr)(uintptr_t)words;
+	for (uint32_t i = 0; i < WORDS; i++)
+		words[i] = i * 7;
+	ck_assert_int_eq(pthread_create(&thread, NULL, send_file, &handle), 0);
+	pthread_join(thread, NULL);
+	await_other();
+	ck_assert(are_words_mixed(words, 7, 3));
+	ck_cuda(mix(0, address, sides[0].in, 4, NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_int_eq(send(ends[0], "", 1, 0), 1);
+	free_host_here(words);
+	return works(0, 4) ? 0 : 2;
+}
+
+static int import_host_file(int unused)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	uint32_t *words;
+	char byte;
+	int fd;
+
+	(void)unused;
+	open_one(1);
+	pass_fd(ends[1], &fd, false);
+	ck_cuda(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	words = map_host_here(&handle, 1);
+	address = (CUdeviceptr)(uintptr_t)words;
+	ck_cuda(mix(1, address, address, 3, NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert(are_words_mixed(words, 7, 3));
+	tell_other();
+	ck_assert_int_eq(recv(ends[1], &byte, 1, 0), 1);
+	ck_assert(are_words_mixed(words, 3, 4));
+	free_host_here(words);
+	return works(1, 6) ? 0 : 2;
+}
+
+TEST(programs, host_memory_is_imported_on_another_device)
+{
+	run_pair(export_host_file, import_host_file);
 }
 
 static int export_handle(int unused)
