@@ -6,10 +6,10 @@ usage: devices.py [--build BUILD] [--devices LIST]
 
 Programs see every device; each rank works on its own, exactly, beside a rank on another device whose kernel traps and a daemon that is
 killed. One process works on two devices: kernels in both, copies and waits from one to the other, and a trap on one leaves the other
-exact. Peers: what the driver says of them, kernels and copies that reach the other device's memory, memory of other programs on
-other devices, and what is left after a fault and the loss of an executor. With PyTorch: ranks of torch.cuda.set_device(), tensors,
-threads, a model and DataParallel on two devices of one process, DDP over gloo, and all_reduce over NCCL, which refuses logical
-devices of one GPU: that is only reported.
+exact. Kernels, stream memory operations and copies of both reach pinned memory. Peers: what the driver says of them, kernels and
+copies that reach the other device's memory, memory of other programs on other devices, and what is left after a fault and the loss
+of an executor. With PyTorch: ranks of torch.cuda.set_device(), tensors, threads, a model and DataParallel on two devices of one
+process, DDP over gloo, and all_reduce over NCCL, which refuses logical devices of one GPU: that is only reported.
 
 Exit status: 1 if something is not as it should be; 77 without a GPU. Without PyTorch its parts are left out.
 """
@@ -171,8 +171,8 @@ if code != 719:
     sys.exit(f"a copy from the faulted device is {code}")
 print("exact")
 '''
-# Peers in one process: argv[2] is the check. Each is a process of its own, so that one that fails is alone.
-PEERS = r'''
+# What programs on two devices begin with: argv[2] is the check. Each is a process of its own, so that one that fails is alone.
+DEVICES = r'''
 import ctypes, sys
 ptx, what = sys.argv[1].encode(), sys.argv[2]
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -224,6 +224,9 @@ def enable(i, other):
     use(i)
     do("cuCtxEnablePeerAccess", contexts[other], 0)
 do("cuInit", 0)
+'''
+# Peers in one process, and in two.
+PEERS = DEVICES + r'''
 if what in ("exports", "imports"):
     # Two programs, a device each: the handle goes over a pipe.
     own = 0 if what == "exports" else 1
@@ -334,6 +337,152 @@ elif what == "outlive":
         expect(read(0, memory), count)
         print("works", flush=True)
         sys.stdin.readline()
+print("exact")
+'''
+# Pinned memory: kernels of both devices count in it, whichever it was pinned for; and NCCL's way with memory of cuMemCreate.
+PINNED = DEVICES + r'''
+import mmap, socket, threading
+SIZE = 4 << 20
+def word(address):
+    return ctypes.c_uint32.from_address(address)
+def count_in(address, where=None):
+    """Kernels of both devices, alternately. @where: pointers of each device"""
+    word(address).value = 0
+    for i in (0, 1, 0, 1):
+        launch(i, ctypes.c_uint64(where[i] if where else address), 25)
+    expect(word(address).value, 100)
+def pointer(i, address):
+    use(i)
+    found = ctypes.c_uint64()
+    do("cuMemHostGetDevicePointer_v2", ctypes.byref(found), ctypes.c_void_p(address), 0)
+    return found.value
+def pin(i, size=SIZE):
+    use(i)
+    memory = ctypes.c_void_p()
+    do("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(size), 0)
+    return memory.value
+def map_host(i, handle=None):
+    """As NCCL maps host memory, new or imported."""
+    node = ctypes.c_int()
+    do("cuDeviceGetAttribute", ctypes.byref(node), 134, i)
+    properties = Properties(type=1, handles=1, location=Location(3, max(node.value, 0)))
+    granularity, address = ctypes.c_size_t(), ctypes.c_uint64()
+    do("cuMemGetAllocationGranularity", ctypes.byref(granularity), ctypes.byref(properties), 0)
+    if not handle:
+        handle = ctypes.c_uint64()
+        do("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(SIZE), ctypes.byref(properties), ctypes.c_uint64(0))
+    do("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(SIZE), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_uint64(0))
+    do("cuMemMap", address, ctypes.c_size_t(SIZE), ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+    do("cuMemSetAccess", address, ctypes.c_size_t(SIZE), ctypes.byref(Access(Location(1, i), 3)), ctypes.c_size_t(1))
+    do("cuMemSetAccess", address, ctypes.c_size_t(SIZE), ctypes.byref(Access(properties.location, 3)), ctypes.c_size_t(1))
+    return handle, address.value
+if what == "pinned":
+    open_device(0)
+    before = pin(0)
+    launch(0, ctypes.c_uint64(before))
+    open_device(1)
+    for memory in (before, pin(0), pin(1), pin(1, 256 << 20)):
+        expect([pointer(i, memory) for i in range(2)], [memory] * 2)
+        count_in(memory)
+        do("cuMemFreeHost", ctypes.c_void_p(memory))
+    # Streams of both wait for each other by its words.
+    memory = pin(0)
+    word(memory).value = 0
+    for step in range(1, 101):
+        use(step % 2)
+        do("cuStreamWaitValue32_v2", None, ctypes.c_uint64(memory), step, 0)
+        do("cuStreamWriteValue32_v2", None, ctypes.c_uint64(memory), step + 1, 0)
+    word(memory).value = 1
+    for i in range(2):
+        use(i)
+        do("cuCtxSynchronize")
+    expect(word(memory).value, 101)
+elif what == "registered":
+    for i in range(2):
+        open_device(i)
+    for owner in range(2):
+        area = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        use(owner)
+        do("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(SIZE), 2)
+        count_in(address, [pointer(i, address) for i in range(2)])
+        use(owner)
+        do("cuMemHostUnregister", ctypes.c_void_p(address))
+elif what == "managed":
+    for i in range(2):
+        open_device(i)
+    for owner in range(2):
+        use(owner)
+        memory = ctypes.c_uint64()
+        do("cuMemAllocManaged", ctypes.byref(memory), ctypes.c_size_t(SIZE), 1)
+        count_in(memory.value)
+        do("cuMemFree_v2", memory)
+elif what == "copies":
+    import time
+    for i in range(2):
+        open_device(i)
+    memory, far = pin(0, BIG), alloc(1, BIG)
+    best = [1e9] * 2
+    for i in range(6):
+        begin = time.monotonic()
+        if i % 2:
+            do("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(memory), far, ctypes.c_size_t(BIG), None)
+        else:
+            do("cuMemcpyHtoDAsync_v2", far, ctypes.c_void_p(memory), ctypes.c_size_t(BIG), None)
+        do("cuCtxSynchronize")
+        best[i % 2] = min(best[i % 2], time.monotonic() - begin)
+    print(f"{BIG / best[0] / 1e9:.0f} GB/s to the device, {BIG / best[1] / 1e9:.0f} back", end=" ")
+elif what == "fault":
+    # A trap on either device leaves the memory of both to the other one.
+    faulty = int(sys.argv[3])
+    for i in range(2):
+        open_device(i)
+    memory, other = [pin(i) for i in range(2)], 1 - faulty
+    for i in range(2):
+        word(memory[i]).value = 0
+        launch(other, ctypes.c_uint64(memory[i]), 10)
+    use(faulty)
+    do("cuLaunchKernel", functions[faulty]["boom"], 1, 1, 1, 1, 1, 1, 0, None, None, None)
+    expect(cuda.cuCtxSynchronize(), 719)
+    for i in range(2):
+        launch(other, ctypes.c_uint64(memory[i]), 10)
+        expect(word(memory[i]).value, 20)
+    more = pin(other)
+    word(more).value = 0
+    launch(other, ctypes.c_uint64(more), 7)
+    expect(word(more).value, 7)
+elif what == "exports":
+    # A thread without a context exports it, as NCCL's does.
+    open_device(0)
+    handle, address = map_host(0)
+    word(address).value = 0
+    launch(0, ctypes.c_uint64(address), 10)
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(sys.argv[3])
+    door.listen()
+    print("works", flush=True)
+    line, _ = door.accept()
+    def send():
+        fd = ctypes.c_int()
+        do("cuMemExportToShareableHandle", ctypes.byref(fd), handle, 1, ctypes.c_uint64(0))
+        socket.send_fds(line, [b"h"], [fd.value])
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join()
+    expect(line.recv(1), b"d")
+    expect(word(address).value, 20)
+elif what == "imports":
+    open_device(1)
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(sys.argv[3])
+    _, fds, _, _ = socket.recv_fds(line, 1, 1)
+    handle = ctypes.c_uint64()
+    do("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fds[0]), 1)
+    _, address = map_host(1, handle)
+    expect(word(address).value, 10)
+    launch(1, ctypes.c_uint64(address), 10)
+    expect(word(address).value, 20)
+    line.send(b"d")
 print("exact")
 '''
 TORCH_PEERS = r'''
@@ -593,6 +742,24 @@ def peers(bed):
     outlive(bed)
 
 
+def pinned(bed):
+    for what, word in (("kernels of both reach pinned memory", "pinned"), ("registered memory is for both", "registered"),
+                       ("managed memory is for both", "managed"), ("copies with the other device's pinned memory", "copies")):
+        check(bed, what, PINNED, PTX, word)
+    for faulty in range(2):
+        check(bed, f"a trap on device {faulty} leaves pinned memory to the other", PINNED, PTX, "fault", str(faulty))
+    place = os.path.join(bed.folder, "pinned")
+    exporter = bed.python(PINNED, PTX, "exports", place)
+    try:
+        exporter.stdout.readline()
+        check(bed, "host memory is imported on the other device, as by NCCL", PINNED, PTX, "imports", place)
+        out, err = exporter.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        exporter.kill()
+        out, err = exporter.communicate()
+    bed.say("its exporter sees what was counted there", out.endswith("exact\n"), err.strip()[-300:])
+
+
 def work(bed, count):
     """Ranks beside a trap, and beside a daemon that is killed."""
     begin = time.monotonic()
@@ -680,6 +847,7 @@ def main():
                 are_peers = compare_peers(bed, rows)
                 work(bed, count)
                 both(bed)
+                pinned(bed)
                 if are_peers:
                     peers(bed)
                 torch(bed, count, devices != "all", are_peers)
