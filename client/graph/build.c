@@ -10,6 +10,7 @@
 #include "client/graph/form.h"
 #include "client/graph/memory.h"
 #include "client/link/control.h"
+#include "client/stage/copy.h"
 #include "client/state/event.h"
 #include "client/state/reclaim.h"
 #include "client/state/ids.h"
@@ -357,6 +358,8 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 		return callback_host_function(stream, step->host.fn, step->host.userData);
 	case STEP_COPY:
 		return callback_own_function(stream, run_copy, &step->copy);
+	case STEP_FERRY:
+		return copy_box(step->copy, stream, COPY_ASYNC);
 	case STEP_RECORD:
 		return event_record(step->event, stream);
 	case STEP_WAIT:

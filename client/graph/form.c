@@ -232,6 +232,27 @@ static bool is_elsewhere(const struct copy_side *side)
 	return side->place == COPY_DEVICE && !copy_reaches(side);
 }
 
+/* Whether an asynchronous copy accesses a side in the order of the stream (stage/copy.h). */
+static bool is_in_order(const struct copy_side *side)
+{
+	return side->place != COPY_PAGEABLE || side->registered;
+}
+
+/* A copy that goes through pinned memory of both devices (stage/ferry.h). */
+static CUresult add_ferry(struct maker *maker, const struct graph_node *node, const struct copy_side *dst,
+	const struct copy_side *src, uint32_t begin)
+{
+	struct item *item;
+
+	if (!is_in_order(dst) || !is_in_order(src))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	item = add_item(maker, true);
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	item->step = (struct graph_step){.kind = STEP_FERRY, .copy = node->params.copy.box};
+	return link_node(maker, node, begin);
+}
+
 static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t begin)
 {
 	struct box box = node->params.copy.box;
@@ -244,7 +265,7 @@ static CUresult add_copy(struct maker *maker, struct graph_node *node, uint32_t 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!empty && (is_elsewhere(&dst) || is_elsewhere(&src)))
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return add_ferry(maker, node, &dst, &src, begin);
 	if (!empty && !here && (dst.place == COPY_PAGEABLE || src.place == COPY_PAGEABLE))
 		return add_staged(maker, node, &box, &dst, &src, begin);
 	item = add_item(maker, here);

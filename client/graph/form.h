@@ -1,6 +1,7 @@
 // A graph as a list of steps. Work of the device alone becomes descriptions for the service
 // (protocol/command.fbs, GraphHead), each launched by a command. Work that needs this process (host
-// functions, events, waits for words, copies of pageable memory) stands between the descriptions:
+// functions, events, waits for words, copies of pageable memory or of another device's) stands
+// between the descriptions:
 //
 //   slot 0 │ segment 0 │ slot 1 │ segment 1 │ …      slot: steps here; segment: one description
 //
@@ -21,7 +22,8 @@
 enum graph_step_kind {
 	STEP_DEVICE, /* the description; `graph` has the service's id, which the caller sets */
 	STEP_HOST,
-	STEP_COPY, /* a copy inside this process */
+	STEP_COPY,  /* a copy inside this process */
+	STEP_FERRY, /* a copy with memory that the graph's device does not reach */
 	STEP_RECORD,
 	STEP_WAIT,
 	STEP_BATCH,
@@ -64,7 +66,7 @@ struct session *form_session(const struct client_graph *graph);
  * @ret_bad: the node that caused the error, or NULL; written on failure
  * Return: CUDA_ERROR_INVALID_VALUE (a circle of edges, memory that may not be named),
  * CUDA_ERROR_INVALID_HANDLE (a destroyed kernel or event), CUDA_ERROR_OUT_OF_MEMORY,
- * CUDA_ERROR_NOT_SUPPORTED (also for a node of another device).
+ * CUDA_ERROR_NOT_SUPPORTED (also for a kernel of another device).
  */
 CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
 	struct graph_node **ret_bad);

@@ -541,6 +541,111 @@ TEST(across, boxes_and_arrays_go_across)
 	ck_assert_int_eq(exit_status(spawn(copy_boxes, 0)), 0);
 }
 
+#define COPIED (3 * MIB + 4)
+
+/* A graph of device 1: a copy from `far` on device 0 to `near`, a kernel there, a copy to `back` on
+ * device 0. */
+static CUgraph capture_copies(CUdeviceptr far, CUdeviceptr near, CUdeviceptr back)
+{
+	CUgraph graph;
+
+	ck_cuda(cuStreamBeginCapture_v2(sides[1].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemcpyDtoDAsync_v2(near, far, COPIED, sides[1].stream));
+	ck_cuda(mix(1, near, near, 5, sides[1].stream));
+	ck_cuda(cuMemcpyDtoDAsync_v2(back, near, COPIED, sides[1].stream));
+	ck_cuda(cuStreamEndCapture(sides[1].stream, &graph));
+	return graph;
+}
+
+/* The same, of nodes. */
+static CUgraph make_copies(CUdeviceptr far, CUdeviceptr near, CUdeviceptr back)
+{
+	uint32_t round = 5;
+	uint64_t count = WORDS;
+	void *arguments[] = {&near, &near, &round, &count};
+	const CUDA_KERNEL_NODE_PARAMS kernel = {.func = function_of(1, "mix"),
+		.gridDimX = 4,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 64,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = arguments};
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = far,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = near,
+		.WidthInBytes = COPIED,
+		.Height = 1,
+		.Depth = 1};
+	CUgraphNode first, second, third;
+	CUgraph graph;
+
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemcpyNode(&first, graph, NULL, 0, &copy, sides[1].context));
+	ck_cuda(cuGraphAddKernelNode_v2(&second, graph, &first, 1, &kernel));
+	copy.srcDevice = near;
+	copy.dstDevice = back;
+	ck_cuda(cuGraphAddMemcpyNode(&third, graph, &second, 1, &copy, sides[1].context));
+	return graph;
+}
+
+static void see_copies(CUgraphExec exec, CUdeviceptr far, CUdeviceptr back, uint32_t round)
+{
+	uint32_t *words = (uint32_t *)pattern(4 * MIB, round), *found = malloc(4 * MIB);
+
+	use(0);
+	ck_cuda(cuMemcpyHtoD_v2(far, words, 4 * MIB));
+	ck_cuda(cuMemsetD8_v2(back, 0, 4 * MIB));
+	ck_cuda(cuCtxSynchronize());
+	for (int i = 0; i < 2; i++)
+		ck_cuda(cuGraphLaunch(exec, sides[1].stream));
+	ck_cuda(cuStreamSynchronize(sides[1].stream));
+	ck_cuda(cuMemcpyDtoH_v2(found, back, 4 * MIB));
+	for (uint32_t i = 0; i < WORDS; i++)
+		ck_assert_uint_eq(found[i], mixed(words[i], 5, i));
+	ck_assert_int_eq(memcmp(found + WORDS, words + WORDS, COPIED - WORDS * 4), 0);
+	ck_assert_uint_eq(found[COPIED / 4], 0);
+	free(words);
+	free(found);
+}
+
+/* Copies between the devices in a graph, captured or as nodes, between its kernels. */
+static int copy_in_graph(int captured)
+{
+	CUdeviceptr far, near, back;
+	uint8_t pageable[64] = {0};
+	CUgraphExec exec;
+	CUgraph graph;
+
+	both_open();
+	use(0);
+	ck_cuda(cuMemAlloc_v2(&far, 4 * MIB));
+	ck_cuda(cuMemAlloc_v2(&back, 4 * MIB));
+	use(1);
+	ck_cuda(cuMemAlloc_v2(&near, 4 * MIB));
+	graph = captured ? capture_copies(far, near, back) : make_copies(far, near, back);
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (uint32_t round = 0; round < 10; round++)
+		see_copies(exec, far, back, round);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	/* Pageable memory goes to the graph's own device only. */
+	use(1);
+	ck_cuda(cuStreamBeginCapture_v2(sides[1].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(mix(1, near, near, 5, sides[1].stream));
+	ck_cuda(cuMemcpyHtoDAsync_v2(far, pageable, sizeof(pageable), sides[1].stream));
+	ck_cuda(cuStreamEndCapture(sides[1].stream, &graph));
+	FAILS(cuGraphInstantiateWithFlags(&exec, graph, 0), NOT_SUPPORTED);
+	return works(0, 1) && works(1, 2) ? 0 : 2;
+}
+
+TEST_LOOP(across, a_graph_copies_from_one_to_the_other, 0, 2)
+{
+	both_start();
+	ck_assert_int_eq(exit_status(spawn(copy_in_graph, _i)), 0);
+}
+
 /* Memory that is pinned or registered in one context, with the other device. */
 static int copy_pinned(int kind)
 {
