@@ -636,11 +636,6 @@ static bool awaits_unpinning(const struct request *request)
 	       unpinning_touches(request->session, message->range.address, message->range.bytes);
 }
 
-bool request_is_under_way(const struct request *request)
-{
-	return request->place == REQUEST_AT_WORKER || chunk_is_own(request->chunk);
-}
-
 void request_advance(struct request *request)
 {
 	struct worker *worker = domain_serving(request->session->domain);

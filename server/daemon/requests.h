@@ -36,9 +36,6 @@ void request_begin(struct session *session, const struct wire_message *message, 
  * sent. */
 void request_advance(struct request *request);
 
-/** True if a worker has the request, or made a chunk of device memory for it. */
-bool request_is_under_way(const struct request *request);
-
 /** Answers with the end of the turn. */
 void request_finish(struct request *request, const struct wire_reply *reply);
 /** The answer is sent, which ends the request: the program may send the next. */

@@ -9,9 +9,9 @@
 #include <sys/queue.h>
 
 #include "protocol/wire.h"
+#include "server/session/chunk.h"
 
 struct borrowing;
-struct chunk;
 struct compiler;
 struct session;
 struct shared_fd;
@@ -52,5 +52,11 @@ struct request {
 	struct borrowing *borrowing; /* REQUEST_AT_LENDER: lending.h; else NULL */
 	_Alignas(8) uint8_t bytes[];
 };
+
+/** True if a worker has the request, or made a chunk of device memory for it. */
+static inline bool request_is_under_way(const struct request *request)
+{
+	return request->place == REQUEST_AT_WORKER || chunk_is_own(request->chunk);
+}
 
 #endif
