@@ -70,6 +70,7 @@ static struct chunk *find_empty(struct inventory *inventory, const struct kept_c
 		log_bug_on(!inventory->empty);
 	}
 	inventory->empty[inventory->empty_count] = chunk_new_empty(inventory->daemon, kept->token);
+	inventory->empty[inventory->empty_count]->place = kept->place;
 	return chunk_ref(inventory->empty[inventory->empty_count++]);
 }
 

@@ -208,7 +208,8 @@ static void look_at_checkpoint(struct order *order)
 		on_away(order, CUDA_SUCCESS, "");
 		return;
 	}
-	obstacle = swap_begin(session, SWAP_AT_REST, on_away, order);
+	/* It is paused, but others that share its memory may work. */
+	obstacle = swap_begin(session, SWAP_NOW, on_away, order);
 	if (obstacle)
 		on_away(order, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
@@ -234,10 +235,10 @@ static void on_back(void *context, int32_t code, const char *text)
 	struct order *order = context;
 	struct session *session = order->session;
 
-	if (order->kind == ORDER_RESTORE && code && session->swap)
+	if (order->kind == ORDER_RESTORE && code && session->swap) {
 		swap_stay_away(session);
-	else if (order->kind == ORDER_RESTORE && !code)
-		session_set_checkpointed(session, false);
+		session_set_checkpointed(session, true);
+	}
 	order_end(order, code, text);
 }
 
@@ -354,8 +355,10 @@ static void begin_restore(struct caller *caller, struct session *session)
 {
 	struct order *order = order_new(caller, session, ORDER_RESTORE);
 
-	if (order)
-		swap_end(session, on_back, order);
+	if (!order)
+		return;
+	session_set_checkpointed(session, false);
+	swap_end(session, on_back, order);
 }
 
 static void unlock(struct caller *caller, struct session *session)

@@ -12,12 +12,14 @@
 //                 next command brings the memory back
 //   LOCKED        session_is_paused(). Behind a lock, nothing of the session is on the device
 //   CHECKPOINTED  paused and session->checkpointed: the memory is off the device until somebody
-//                 asks for it
+//                 asks for it. Others that share device memory with the session are running, and
+//                 wait at their next call
 //   FAILED        the program has its sticky error, and can only end
 //
-// A session has one order at a time. An order that changes nothing leaves the state as it was; the
-// state changes with the last step alone. If the daemon dies in the middle, the session is in the
-// state before, or locked, and the place of its memory is a matter of standby/swap.c.
+// A session has one order at a time. An order that changes nothing leaves the state as it was. A
+// restore makes the session LOCKED at once, and CHECKPOINTED again if there is no room; otherwise
+// the state changes with the last step alone. If the daemon dies in the middle, the session is in
+// the state before, or locked, and the place of its memory is a matter of standby/swap.c.
 //
 // Daemon, loop thread only.
 

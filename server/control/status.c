@@ -61,7 +61,10 @@
 // 	 state			opening, running, paused, suspended, held, faulted, closed, closing. A session that is paused
 // 				before an executor knows it is opening first
 // 	 memory_bytes		device memory that is mapped now, in whole chunks
-// 	 swapped_bytes		device memory of a suspended session that is off the device now
+// 	 swapped_bytes		device memory of a suspended session that is off the device now; shared memory counts
+// 				for one of the sessions
+// 	 suspended_with		a list: numbers of the sessions that share device memory with this one, and leave and
+// 				come back with it; empty while the memory is not on the way or away
 // 	 swap_directory_bytes	of these, in swap_directory; the rest is in host memory
 // 	 host_bytes		pinned host memory that is mapped now
 // 	 image_bytes		images of its modules
@@ -194,6 +197,18 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));
 }
 
+/* Return: the numbers of sessions */
+static json_t *suspended_with(const struct session *session)
+{
+	const struct session *other;
+	json_t *numbers = json_array();
+
+	TAILQ_FOREACH (other, &session->daemon->sessions, link)
+		if (other != session && swap_is_with(other, session))
+			json_array_append_new(numbers, json_integer((json_int_t)other->number));
+	return numbers;
+}
+
 /* Memory of the service for this session. */
 static void add_service_bytes(json_t *json, const struct session *session)
 {
@@ -204,6 +219,7 @@ static void add_service_bytes(json_t *json, const struct session *session)
 	json_object_set_new(json, "staging_bytes", json_integer((json_int_t)session->view.shape.arena_bytes));
 	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sink));
 	json_object_set_new(json, "swapped_bytes", json_integer((json_int_t)away));
+	json_object_set_new(json, "suspended_with", suspended_with(session));
 	swap_add_bytes(session, &bytes);
 	json_object_set_new(
 		json, "swap_directory_bytes", json_integer((json_int_t)(bytes.directory ? away : 0)));
@@ -216,7 +232,7 @@ static json_t *session_json(const struct session *session)
 	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si}", "session", (json_int_t)session->number,
 		"pid", (int)session->pid, "program", foreign(session->program), "uid",
 		(json_int_t)session->uid, "state", state_text(session), "memory_bytes",
-		(json_int_t)(session->holdings.memory_bytes - session->holdings.away_bytes), "host_bytes",
+		(json_int_t)holdings_mapped_bytes(&session->holdings), "host_bytes",
 		(json_int_t)session->holdings.host_bytes, "image_bytes",
 		(json_int_t)session->holdings.image_bytes, "commands", (json_int_t)count_commands(session),
 		"recovery", session->recovery ? "replay" : "fail", "promotions",

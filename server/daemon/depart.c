@@ -108,6 +108,8 @@ static const char *refuses(const struct session *session)
 	if (session->move)
 		return "it is being moved to another executor";
 	text = leaving_refuses(session, &bytes);
+	if (!text && swap_shares(session))
+		text = "it shares device memory with other programs (exported or imported)";
 	if (!text && shares_host_memory(session))
 		text = "it shares events or pinned memory with other programs";
 	return text;

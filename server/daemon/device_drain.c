@@ -189,8 +189,9 @@ static void on_left(void *context, int32_t code, const char *text)
 	struct session *session = context;
 	struct device_drain *drain = session->daemon->drain;
 
-	/* One that ends is no obstacle. */
-	if (code && drain->phase == DRAIN_LEAVES && session->state != SESSION_CLOSING)
+	/* One that ends is no obstacle, nor is one whose set lost a member: it is tried again. */
+	if (code && code != CUDA_ERROR_MPS_CLIENT_TERMINATED && drain->phase == DRAIN_LEAVES &&
+		session->state != SESSION_CLOSING)
 		append_session(drain->failure, session, text);
 }
 

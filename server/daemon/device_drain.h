@@ -13,8 +13,9 @@
 //
 //   SERVING   executors and keeper are started as ever; memory that left with a drain comes back
 //   DRAINING  executors serve. A session's request that no worker has waits, new programs are
-//             refused, and each session leaves as with `suspend --now`. Of sessions without memory
-//             the same is asked, so nothing of any session is on the device in the end
+//             refused, and each session leaves as with `suspend --now`, together with those that
+//             share memory with it. Of sessions without memory the same is asked, so nothing of any
+//             session is on the device in the end
 //   DRAINED   no worker is started. Those that are there are dismissed: no incident begins, and
 //             nobody is judged
 //
@@ -27,7 +28,8 @@
 //                 DRAINED: nothing
 //   no executor   can start after a refill: DRAINED again, and the operator gets the reason
 //   the device    fails (device.h). DRAINED: nobody has it, so nobody notices
-//   a session     ends: its files go as with any session
+//   a session     ends: its files go as with any session. If others were leaving with it, these
+//                 begin once more
 //   the operator  goes: the drain or the refill goes on
 //
 // Daemon, loop thread only.

@@ -569,6 +569,11 @@ static void import_memory(struct request *request)
 		}
 		request->chunk = code ? NULL : chunk_ref(chunk);
 	}
+	/* The memory is another program's, and away: the request is tried again when it is back. */
+	if (code == CUDA_ERROR_NOT_READY) {
+		reclaim_await(request);
+		return;
+	}
 	/* The daemon that lends memory counts and frees it. */
 	if (!code && chunk_is_host(request->chunk) && !request->chunk->lease &&
 		handout_add(&session->daemon->handouts, session->owner, request->chunk->fd) < 0)

@@ -11,6 +11,7 @@
 #include "server/session/export.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
+#include "server/standby/swap.h"
 
 /* Pinned memory without a handle is a file, and has no token until somebody asks for one. Pages of
  * events are shared in another way. */
@@ -86,6 +87,8 @@ CUresult sharing_import(struct session *session, const struct wire_memory *wish,
 	struct session *owner;
 	CUresult code = find_chunk(session->daemon, session->uid, wish->token, &owner, ret_chunk, ret_bytes);
 
+	if (code == CUDA_ERROR_NOT_READY)
+		swap_call(owner);
 	/* Memory that another device's daemon has lent counts there. */
 	if (code || (*ret_chunk)->lease || is_within_limit(session, chunk_is_host(*ret_chunk), *ret_bytes))
 		return code;

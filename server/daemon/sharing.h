@@ -21,7 +21,8 @@ struct session;
 CUresult sharing_export(struct session *session, const struct wire_memory *wish, uint64_t ret_values[4],
 	struct chunk **ret_chunk);
 
-/** The memory behind a token, if the limits of the session leave room for that memory. */
+/** The memory behind a token, if the limits of the session leave room for that memory. Return:
+ * CUDA_ERROR_NOT_READY: the memory is away; from then on it is called back */
 CUresult sharing_import(struct session *session, const struct wire_memory *wish, struct chunk **ret_chunk,
 	uint64_t *ret_bytes);
 

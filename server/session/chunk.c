@@ -86,6 +86,7 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 			.token = {chunk->token[0], chunk->token[1]},
 			.kind = chunk->kind,
 			.lease = chunk->lease ? chunk->lease->key : 0,
+			.place = chunk->place,
 			.is_lent = chunk->is_lent};
 }
 
@@ -103,6 +104,7 @@ struct chunk *chunk_adopt(
 		.keeper = kept->keeper,
 		.fd = fd,
 		.lease = lease,
+		.place = kept->place,
 		.is_lent = kept->is_lent};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));
 	TAILQ_INIT(&chunk->owners);
@@ -269,7 +271,10 @@ struct chunk *chunk_unref(struct chunk *chunk)
 
 	if (!chunk || --chunk->refs)
 		return NULL;
+	/* The content of an empty chunk is in files of its sessions, and ends with the last one. */
 	if (!chunk->fd) {
+		if (chunk->offer)
+			chunk->exported->end(chunk);
 		free(chunk);
 		return NULL;
 	}

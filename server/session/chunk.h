@@ -55,6 +55,7 @@ struct chunk {
 	TAILQ_HEAD(, holding) owners;
 	/* NULL: empty, the content is in host memory (standby/swap.c) */
 	struct shared_fd *fd;
+	uint64_t place; /* of the content, bytes from the start of the files of its sessions */
 	/* CHUNK_BORROWED, or CHUNK_HOST that another device's daemon has lent: open while the chunk
 	 * is in use here; NULL: the chunk is this daemon's to count and to free */
 	struct shared_fd *lease;
@@ -73,7 +74,7 @@ struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
 struct chunk *chunk_new_borrowed(
 	struct daemon *daemon, enum chunk_kind kind, const uint64_t token[2], int fd, int lease);
 struct chunk *chunk_ref(struct chunk *chunk);
-/** Makes a chunk that has been empty since an earlier life of the daemon. */
+/** Makes a chunk without memory. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
 /** Gives a chunk another token, of this device. The caller records the chunk's entries. */
 void chunk_rename(struct chunk *chunk);

@@ -106,14 +106,16 @@ static void disown(struct holdings *holdings, struct holding *entry)
 {
 	struct chunk *chunk = entry->chunk;
 	bool owns = !chunk || TAILQ_FIRST(&chunk->owners) == entry;
+	struct holding *next;
 
 	if (owns)
 		*sum_of(holdings, entry) -= entry->range.bytes;
 	if (!chunk)
 		return;
 	TAILQ_REMOVE(&chunk->owners, entry, owners_link);
-	if (owns && !TAILQ_EMPTY(&chunk->owners))
-		TAILQ_FIRST(&chunk->owners)->holdings->owned_bytes += entry->range.bytes;
+	next = owns ? TAILQ_FIRST(&chunk->owners) : NULL;
+	if (next)
+		*sum_of(next->holdings, next) += next->range.bytes;
 }
 
 /* The bits of the ids in use, for the entry's kind; NULL: entries of this kind have no id. */
@@ -339,6 +341,27 @@ static bool others_own(const struct holdings *holdings, const struct chunk *chun
 		if (entry->holdings != holdings)
 			return true;
 	return false;
+}
+
+/* What limits take, which never leaves the device. */
+static uint64_t fixed_bytes(const struct holdings *holdings)
+{
+	const struct holding *entry;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		bytes += counts(entry) && !entry->chunk ? entry->range.bytes : 0;
+	return bytes;
+}
+
+uint64_t holdings_chunk_bytes(const struct holdings *holdings)
+{
+	return holdings->owned_bytes - fixed_bytes(holdings);
+}
+
+uint64_t holdings_mapped_bytes(const struct holdings *holdings)
+{
+	return holdings->away ? fixed_bytes(holdings) : holdings->memory_bytes;
 }
 
 uint64_t holdings_sole_bytes(const struct holdings *holdings)

@@ -91,6 +91,10 @@ uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wir
 uint64_t holdings_limit_bytes(const struct holdings *holdings, const struct wire_limit *limit);
 /** An entry's limit has another value from now on. */
 void holdings_set_limit(struct holdings *holdings, struct holding *entry, const struct wire_limit *limit);
+/** Owned memory on the device but for what limits take. */
+uint64_t holdings_chunk_bytes(const struct holdings *holdings);
+/** Device memory that the session has on the device now; imported memory counts each time. */
+uint64_t holdings_mapped_bytes(const struct holdings *holdings);
 /** Owned memory that no other session has: the end of the session frees this much. */
 uint64_t holdings_sole_bytes(const struct holdings *holdings);
 /** True if no other handle of the session is for the same memory. */
@@ -121,8 +125,8 @@ void holdings_save(struct holdings *holdings, struct holding *entry);
  * add nothing afterwards. */
 void holdings_disown(struct holdings *holdings);
 
-/** @away: the chunks, which no other session has, have left the device and count there no more;
- * else the chunks are back. Twice is fine. */
+/** @away: the chunks have left the device and count there no more; else the chunks are back. Other
+ * sessions that have the chunks change as well, in the same turn. Twice is fine. */
 void holdings_set_away(struct holdings *holdings, bool away);
 
 #endif

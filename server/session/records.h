@@ -64,6 +64,7 @@ struct kept_chunk {
 	uint64_t token[2];
 	uint32_t kind;	/* enum chunk_kind */
 	uint32_t lease; /* a descriptor */
+	uint64_t place; /* of the content, in swap_fds of the sessions that have the chunk */
 	bool is_lent;
 };
 
@@ -79,7 +80,8 @@ struct kept_session {
 	uint64_t code_bytes; /* of request_fd, if that is a text's compiled code; else 0 */
 	struct kept_chunk chunk;
 	struct kept_window window; /* taken by the request; no address: none */
-	/* for the device memory of a session that is swapped out, or on the way */
+	/* for the device memory of a session that is swapped out, or on the way; sessions that
+	 * moved together have the same */
 	uint32_t swap_fds[KEPT_SWAP_FILES];
 };
 

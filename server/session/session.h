@@ -71,7 +71,8 @@ enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING, SESSION_E
 /* State of the session's mirrors in standbys (standby/leave_out.c). */
 enum session_mirroring { SESSION_MIRRORED, SESSION_SUSPECTED, SESSION_LEFT_OUT };
 
-/* Place of the session's device memory (standby/swap.c). */
+/* Place of the session's device memory (standby/swap.c). Sessions that share some have theirs in
+ * the same place. */
 enum session_memory {
 	SESSION_MEMORY_HERE, /* on the device */
 	SESSION_MEMORY_LEAVES,
@@ -144,6 +145,7 @@ struct session {
 	/* Owners and lists of the session. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
+	TAILQ_ENTRY(session) swap_link;	  /* swap->members */
 	struct daemon *daemon;
 	struct domain *domain;
 	uint64_t number;
@@ -174,7 +176,7 @@ struct session {
 	const char *refused_limit;
 	struct order *order; /* under way (control/checkpoint.h); else NULL */
 	struct swap *swap;   /* while the memory is not HERE (standby/swap.h); else NULL */
-	/* files for the memory; NULL: there are none */
+	/* files for the memory, of all sessions of that swap; NULL: there are none */
 	struct shared_fd *swap_files[KEPT_SWAP_FILES];
 	struct worker *opening;	    /* OpenSession is with this executor, not answered */
 	unsigned closings;	    /* CloseSession answers to come */
@@ -204,6 +206,12 @@ struct session_record {
 	struct kept_session kept;
 	char head[offsetof(struct session, link)];
 };
+
+/** The session whose list this is. */
+static inline struct session *session_of(struct holdings *holdings)
+{
+	return (void *)((char *)holdings - offsetof(struct session, holdings));
+}
 
 /** The process that connects; a private copy. */
 struct session_peer {

@@ -42,17 +42,16 @@ static bool has_objects(const struct session *session)
 const char *leaving_refuses(const struct session *session, uint64_t *bytes)
 {
 	const char *text;
-	uint64_t own = 0;
 
 	if (!session_is_live(session))
 		return NULL;
-	text = swap_refuses(session, &own);
+	text = swap_refuses(session);
 	if (!text && residue_is_there(session))
 		text = RESIDUE;
 	if (!text && has_objects(session))
 		text = OBJECTS;
 	if (!text && is_immovable(session))
 		text = IMMOVABLE;
-	*bytes += session->memory == SESSION_MEMORY_HERE ? own : 0;
+	*bytes += session->memory == SESSION_MEMORY_HERE ? holdings_chunk_bytes(&session->holdings) : 0;
 	return text;
 }

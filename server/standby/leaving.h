@@ -11,7 +11,7 @@ struct session;
 /**
  * Checks if an executor that starts without the session's memory could make all of the session.
  * Later commands of the session may change the answer.
- * @bytes: the bytes of the session's memory on the device are added
+ * @bytes: the bytes of the memory on the device that the session owns (holdings.h) are added
  * Return: NULL, or the obstacle (static text)
  */
 const char *leaving_refuses(const struct session *session, uint64_t *bytes);

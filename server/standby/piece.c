@@ -25,34 +25,44 @@ static int compare_items(const void *left, const void *right)
 
 static int compare_pieces(const void *left, const void *right)
 {
-	uint64_t a = ((const struct piece *)left)->offset, b = ((const struct piece *)right)->offset;
+	const struct piece *a = left, *b = right;
 
-	return (a > b) - (a < b);
+	return (a->first > b->first) - (a->first < b->first);
+}
+
+static bool is_piece(const struct holding *entry)
+{
+	return entry->chunk && !chunk_is_host(entry->chunk) &&
+	       (entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_CREATE_MEMORY);
 }
 
 /* By chunk; entries of a chunk in their order. */
-static struct item *list_items(const struct holdings *holdings, uint32_t *ret_count)
+static struct item *list_items(
+	const struct holdings *const *sessions, uint32_t session_count, uint32_t *ret_count)
 {
-	struct item *items = calloc(holdings->count + 1, sizeof(*items));
 	struct holding *entry;
-	uint32_t count = 0, index = 0;
+	struct item *items;
+	uint32_t room = 1, count = 0, index = 0;
 
+	for (uint32_t i = 0; i < session_count; i++)
+		room += sessions[i]->count;
+	items = calloc(room, sizeof(*items));
 	log_bug_on(!items);
-	TAILQ_FOREACH (entry, &holdings->entries, link) {
-		index++;
-		if (entry->chunk && !chunk_is_host(entry->chunk) &&
-			(entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_CREATE_MEMORY))
-			items[count++] = (struct item){entry, index};
-	}
+	for (uint32_t i = 0; i < session_count; i++)
+		TAILQ_FOREACH (entry, &sessions[i]->entries, link) {
+			index++;
+			if (is_piece(entry))
+				items[count++] = (struct item){entry, index};
+		}
 	qsort(items, count, sizeof(*items), compare_items);
 	*ret_count = count;
 	return items;
 }
 
-void pieces_init(struct pieces *pieces, const struct holdings *holdings)
+void pieces_init(struct pieces *pieces, const struct holdings *const *sessions, uint32_t session_count)
 {
 	uint32_t count;
-	struct item *items = list_items(holdings, &count);
+	struct item *items = list_items(sessions, session_count, &count);
 	struct piece *piece = NULL;
 
 	*pieces = (struct pieces){.entries = calloc(count + 1, sizeof(*pieces->entries)),
@@ -66,16 +76,13 @@ void pieces_init(struct pieces *pieces, const struct holdings *holdings)
 			*piece = (struct piece){.chunk = entry->chunk,
 				.entries = &pieces->entries[i],
 				.bytes = entry->range.bytes,
-				.offset = items[i].index};
+				.first = items[i].index};
+			pieces->bytes += piece->bytes;
 		}
 		piece->count++;
 	}
 	free(items);
 	qsort(pieces->at, pieces->count, sizeof(*pieces->at), compare_pieces);
-	for (uint32_t i = 0; i < pieces->count; i++) {
-		pieces->at[i].offset = pieces->bytes;
-		pieces->bytes += pieces->at[i].bytes;
-	}
 }
 
 void pieces_deinit(struct pieces *pieces)
@@ -85,7 +92,17 @@ void pieces_deinit(struct pieces *pieces)
 	*pieces = (struct pieces){0};
 }
 
-const struct holding *piece_mapping(const struct piece *piece)
+void pieces_place(const struct pieces *pieces)
+{
+	uint64_t place = 0;
+
+	for (uint32_t i = 0; i < pieces->count; i++) {
+		pieces->at[i].chunk->place = place;
+		place += pieces->at[i].bytes;
+	}
+}
+
+struct holding *piece_mapping(const struct piece *piece)
 {
 	for (uint32_t i = 0; i < piece->count; i++)
 		if (piece->entries[i]->type == WIRE_MAP_MEMORY)

@@ -1,5 +1,4 @@
-// The device memory of a session as a list of chunks, with the place of each in a file.
-// Daemon, loop thread only.
+// The device memory of sessions as a list of chunks. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_STANDBY_PIECE_H
 #define FRMPS_SERVER_STANDBY_PIECE_H
@@ -10,12 +9,13 @@ struct chunk;
 struct holding;
 struct holdings;
 
-/* A chunk, and the session's entries of that chunk. */
+/* A chunk, and all entries of that chunk. */
 struct piece {
 	struct chunk *chunk;
-	struct holding **entries; /* MAP_MEMORY and CREATE_MEMORY */
+	struct holding **entries; /* MAP_MEMORY and CREATE_MEMORY, of any of the sessions */
 	uint32_t count;
-	uint64_t bytes, offset; /* offset: in the file */
+	uint32_t first; /* position of the first entry among all entries of the sessions */
+	uint64_t bytes;
 	/* has the chunk's memory while that is being given back; for the user of the list */
 	struct chunk *old;
 };
@@ -27,12 +27,16 @@ struct pieces {
 	uint64_t bytes; /* of all */
 };
 
-/** Lists the chunks in the order in which the session got them. Valid, and always the same, while
- * the holdings do not change. */
-void pieces_init(struct pieces *pieces, const struct holdings *holdings);
+/** Lists the chunks of so many sessions in the order in which the sessions got them, one session
+ * after the other. A chunk that several sessions have is one piece. Valid while the holdings do not
+ * change. */
+void pieces_init(struct pieces *pieces, const struct holdings *const *sessions, uint32_t session_count);
 void pieces_deinit(struct pieces *pieces);
 
+/** Gives each chunk its place in the files. */
+void pieces_place(const struct pieces *pieces);
+
 /** Some mapping of the chunk; NULL without any. */
-const struct holding *piece_mapping(const struct piece *piece);
+struct holding *piece_mapping(const struct piece *piece);
 
 #endif

@@ -3,6 +3,11 @@
 // needs the device; that call brings the memory back to the same addresses. The memory of a paused
 // session comes back once it is resumed. swap_choose.c chooses sessions that make room for others.
 //
+// Sessions that share device memory, directly or by way of others, are one set (swap_set.c): all
+// members are in the same state at the end of each turn, so no half of a set is ever out. A call of
+// any member brings the set back, unless a member is checkpointed (control/checkpoint.h): then the
+// others wait until that one is resumed, or ends.
+//
 //            swap_begin()          all is copied                 wanted, and there is room
 //     HERE ──────────────► LEAVES ───────────────► AWAY ◄─────────────────────────────┐
 //       ▲                    │  gone_away()         │ begin_return()                 │
@@ -12,14 +17,14 @@
 //       └───────────────────────────────────────────┘ back_here()                error, trouble
 //
 //   HERE     as ever
-//   LEAVES   the executor issues nothing more of the session (SHM_SHARE_AWAY), waits for its work
-//            on the device, for five seconds at most, and copies the memory to files
-//            (executor/carry.c). All memory stays mapped. New commands call LEAVES off, or, if the
-//            session is to go at once, wait (enum swap_manner)
-//   AWAY     executors have no memory of the session mapped, the chunks are empty. Modules,
+//   LEAVES   executors issue nothing more of the members (SHM_SHARE_AWAY), and wait for their work
+//            on the device, for five seconds at most. When the work of all has ended, they copy the
+//            memory to files (executor/carry.c). All memory stays mapped. New commands call LEAVES
+//            off, or, if the session is to go at once, wait (enum swap_manner)
+//   AWAY     executors have no memory of the members mapped, the chunks are empty. Modules,
 //            streams, graphs and pinned memory stay in executors
-//   RETURNS  the executor reports the free memory; the keeper makes memory, the serving executor
-//            maps that memory and copies into it. Standbys map the memory afterwards
+//   RETURNS  an executor reports the free memory; the keeper makes memory, the serving executors
+//            map that memory for each member, and copy into it once. Standbys map it afterwards
 //
 // The session is served all the time: faults, losses and promotions are handled as for a session
 // without work on the device. A takeover does not look at the session's memory meanwhile.
@@ -28,7 +33,9 @@
 //   an executor   is in trouble. LEAVES: called off, nothing has changed. RETURNS: mapped memory is
 //                 released, and the next executor begins anew. AWAY: nothing
 //   the keeper    dies: the next keeper makes the memory
-//   the session   ends: its files and its chunks go as with any session
+//   a session     ends: its chunks go as with any session, and its files with the last member.
+//                 LEAVES of a set: called off, because its work may still write to shared memory.
+//                 RETURNS of a set: AWAY, and the others begin anew
 //   the daemon    dies. The session's record has the state of the memory, and a standby that is to
 //                 get the change is not in step: standbys in step have the memory mapped in HERE
 //                 and LEAVES alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the
@@ -37,10 +44,10 @@
 //
 // While the device is drained (daemon/device_drain.h) no memory begins to return.
 //
-// Not suspended: a session that shares device memory with another, that has CUDA arrays or memory
-// without a mapping; a session whose work on the device does not end; and, unless it is paused or
-// goes at once, a session with commands, also with commands that wait for something of the program
-// itself.
+// Not suspended: a session that shares device memory with another device, that has CUDA arrays or
+// memory without a mapping; a session whose work on the device does not end; and, unless it is
+// paused or goes at once, a session with commands, also with commands that wait for something of
+// the program itself. One such member, and no member of a set is suspended.
 
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
@@ -69,7 +76,12 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 	swap->done = done;
 	swap->context = context;
 	swap_want(swap);
-	swap_begin_return(session);
+	swap_begin_return(swap);
+}
+
+bool swap_is_with(const struct session *session, const struct session *other)
+{
+	return session == other || (session->swap && session->swap == other->swap);
 }
 
 bool swap_is_short(const struct session *session)
@@ -93,10 +105,14 @@ void swap_forget(struct session *session, const void *context)
 		session->swap->done = NULL;
 }
 
+static bool is_leaving(const struct swap *swap)
+{
+	return swap_first(swap)->memory == SESSION_MEMORY_LEAVES;
+}
+
 static bool is_being_paused(const struct swap *swap)
 {
-	return swap->session->memory == SESSION_MEMORY_LEAVES &&
-	       (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US);
+	return is_leaving(swap) && (swap->manner == SWAP_PAUSED || swap->manner == SWAP_PAUSED_BY_US);
 }
 
 bool swap_holds(struct session *session)
@@ -107,13 +123,23 @@ bool swap_holds(struct session *session)
 		return false;
 	if (session_is_paused(session) || is_being_paused(swap))
 		return true;
-	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
-		swap_stay(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
+	if (is_leaving(swap) && swap->manner == SWAP_AT_REST) {
+		swap_stay(swap, CUDA_ERROR_NOT_READY, swap_obstacle_of(session, SWAP_HAS_WORK));
 		return false;
 	}
 	swap_want(swap);
-	swap_begin_return(session);
+	swap_begin_return(swap);
 	return true;
+}
+
+void swap_call(struct session *session)
+{
+	struct swap *swap = session->swap;
+
+	if (!swap || is_leaving(swap))
+		return;
+	swap_want(swap);
+	swap_begin_return(swap);
 }
 
 void swap_take_wanted(struct worker *worker, uint64_t number)
@@ -123,12 +149,12 @@ void swap_take_wanted(struct worker *worker, uint64_t number)
 
 	if (!swap || session_is_paused(session) || is_being_paused(swap))
 		return;
-	if (session->memory == SESSION_MEMORY_LEAVES && swap->manner == SWAP_AT_REST) {
-		swap->way->failed(swap, CUDA_ERROR_NOT_READY, SWAP_HAS_WORK);
+	if (is_leaving(swap) && swap->manner == SWAP_AT_REST) {
+		swap_stay(swap, CUDA_ERROR_NOT_READY, swap_obstacle_of(session, SWAP_HAS_WORK));
 		return;
 	}
 	swap_want(swap);
-	swap_begin_return(session);
+	swap_begin_return(swap);
 }
 
 void swap_look_into(struct domain *domain)
@@ -137,7 +163,7 @@ void swap_look_into(struct domain *domain)
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session->swap)
-			swap_begin_return(session);
+			swap_begin_return(session->swap);
 }
 
 void swap_retry(struct daemon *daemon)
@@ -148,7 +174,7 @@ void swap_retry(struct daemon *daemon)
 	 * own, and another try would fail at once. */
 	TAILQ_FOREACH (session, &daemon->sessions, link)
 		if (session->swap && session->swap->step == SWAP_QUERIES)
-			swap_begin_return(session);
+			swap_begin_return(session->swap);
 }
 
 void swap_call_off(struct domain *domain)
@@ -166,21 +192,50 @@ void swap_call_off(struct domain *domain)
 	}
 }
 
+/* The others of the set go on without the session. */
+static void abandon_among_others(struct swap *swap, struct session *session)
+{
+	if (is_leaving(swap)) {
+		/* The executor is about to close it: only then its work can be known to be over. */
+		swap_stay(swap, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+			"a program that shares its device memory has ended");
+		return;
+	}
+	if (session->memory == SESSION_MEMORY_RETURNS)
+		swap_fall_back(swap);
+	swap_remove(swap, session);
+	/* It may be what held the others up, or whose order the caller waits for. */
+	if (swap_is_needed(swap))
+		swap_want(swap);
+	swap_begin_return(swap);
+}
+
 void swap_abandon(struct session *session)
 {
-	if (!session->swap)
-		return;
-	swap_say(session->swap, CUDA_ERROR_NOT_READY, "it ends");
-	swap_drop(session->swap);
+	struct swap *swap = session->swap;
+
+	if (swap && (swap_first(swap) != session || TAILQ_NEXT(session, swap_link))) {
+		abandon_among_others(swap, session);
+	} else if (swap) {
+		swap_say(swap, CUDA_ERROR_NOT_READY, "it ends");
+		swap_drop(swap);
+	}
 }
 
 void swap_adopt(struct session *session)
 {
-	struct swap *swap = swap_new(session, swap_on_retry);
+	struct swap *swap = session->swap;
 
-	if (session->drained || (session->memory == SESSION_MEMORY_RETURNS && !session->checkpointed) ||
-		(!session_is_paused(session) && (session->request || swap_has_work(session))))
+	/* An earlier session of the set has taken this one along. */
+	if (!swap) {
+		swap = swap_new(session, swap_on_retry);
+		swap_gather_by_files(swap);
+		swap_list(swap);
+		if (session->memory == SESSION_MEMORY_RETURNS)
+			swap_want(swap);
+		swap_fall_back(swap);
+	}
+	if (swap_is_needed(swap))
 		swap_want(swap);
-	swap_fall_back(swap);
-	swap_begin_return(session);
+	swap_begin_return(swap);
 }

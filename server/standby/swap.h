@@ -14,7 +14,8 @@ struct worker;
 
 /**
  * The end of a swap.
- * @code: CUDA_SUCCESS: the memory has arrived
+ * @code: CUDA_SUCCESS: the memory has arrived; CUDA_ERROR_MPS_CLIENT_TERMINATED: it stays on the
+ * device, because another session that shares it has ended; try again
  * @text: reason of a failure, and the place of the memory
  */
 typedef void swap_done_fn(void *context, int32_t code, const char *text);
@@ -31,27 +32,32 @@ enum swap_manner {
 	SWAP_DRAINED,
 };
 
-/**
- * Checks if the memory of a session could leave, apart from what passes by itself.
- * @ret_bytes: of the memory that would leave; may be 0
- * Return: NULL, or the obstacle (static text)
- */
-const char *swap_refuses(const struct session *session, uint64_t *ret_bytes);
+/** Checks if the memory of a session could leave, apart from what passes by itself, and from other
+ * sessions that share the memory. Return: NULL, or the obstacle (static text) */
+const char *swap_refuses(const struct session *session);
+/** True if the session shares device memory with other programs or devices, or has exported
+ * some. */
+bool swap_shares(const struct session *session);
 /** Bytes that may still leave, of all sessions together. UINT64_MAX: any number */
 uint64_t swap_room(const struct daemon *daemon);
 
 /**
- * Begins to suspend a session.
- * Return: NULL, or the obstacle (static text); then `done` is not called
+ * Begins to suspend a session, and all sessions that share device memory with it.
+ * Return: NULL, or the obstacle, a text that is valid until the next call; then `done` is not
+ * called
  */
 const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context);
 
 /**
- * Brings the memory of a session back, or keeps the memory where it is if it has not gone yet.
+ * Brings back the memory of a session and of those that left with it, or keeps the memory where it
+ * is if it has not gone yet.
  * `done` is called within, or later, and for a first try that fails: swap then tries again until
  * the memory is back.
  */
 void swap_end(struct session *session, swap_done_fn *done, void *context);
+
+/** True if both are the same, or their memory left together and is not back. */
+bool swap_is_with(const struct session *session, const struct session *other);
 
 /** True if the memory is away and wanted, and the latest try to bring it back has failed. */
 bool swap_is_short(const struct session *session);
@@ -92,6 +98,8 @@ uint64_t swap_spare(const struct session *asker);
 /** Call before a request of the session is sent. Return: true if the request waits until the memory
  * is back; this call brings the memory back unless the session is paused. */
 bool swap_holds(struct session *session);
+/** Another session needs memory of this one: brings that back, or does nothing while it leaves. */
+void swap_call(struct session *session);
 /** An executor says that the session has work. */
 void swap_take_wanted(struct worker *worker, uint64_t session);
 

@@ -13,7 +13,6 @@
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
 #include "server/session/reclaim.h"
-#include "server/session/due.h"
 #include "server/session/session.h"
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
@@ -26,46 +25,45 @@
 /* The same for a session that lets others come first. */
 #define LATER_MS 100u
 
-static void map_standbys(struct session *session, const struct piece *piece)
+static void map_standbys(const struct piece *piece)
 {
 	for (uint32_t i = 0; i < piece->count; i++)
 		if (piece->entries[i]->type == WIRE_MAP_MEMORY)
-			warm_entry(session, piece->entries[i]);
+			warm_entry(session_of(piece->entries[i]->holdings), piece->entries[i]);
 }
 
 static void back_here(struct swap *swap)
 {
-	struct session *session = swap->session;
+	struct session *session;
 
 	/* From now on standbys get changes again. The memory that they missed is sent before the
 	 * record changes. */
-	session->memory = SESSION_MEMORY_HERE;
+	TAILQ_FOREACH (session, &swap->members, swap_link) {
+		session->memory = SESSION_MEMORY_HERE;
+		swap_note_return(session, timer_now_us() - swap->begun_us);
+	}
 	for (uint32_t i = 0; i < swap->pieces.count; i++)
-		map_standbys(session, &swap->pieces.at[i]);
-	swap_be_here(session);
-	swap_note_return(session, timer_now_us() - swap->begun_us);
-	swap_note_moved(session, "goes on, and its device memory is on the device again");
+		map_standbys(&swap->pieces.at[i]);
+	swap_be_here(swap);
+	swap_note_moved(swap, "goes on, and its device memory is on the device again");
 	swap_say(swap, CUDA_SUCCESS, "");
 	swap_drop(swap);
-	due_session(session, SESSION_DUE_GO_ON);
 }
 
 /* Releases the memory that has come already. */
 void swap_fall_back(struct swap *swap)
 {
-	struct session *session = swap->session;
-
 	swap_round(swap);
 	swap_empty_all(swap);
-	holdings_set_away(&session->holdings, true);
-	session_set_memory(session, SESSION_MEMORY_AWAY);
+	swap_set_away(swap, true);
+	swap_set_memory(swap, SESSION_MEMORY_AWAY);
 	swap_release_all(swap);
 }
 
 /* There is no room: other sessions may make room. */
 static void await_room(struct swap *swap, const char *text)
 {
-	uint64_t wait_ms = swap_make_room(swap->session, swap->pieces.bytes, swap->wanted_us);
+	uint64_t wait_ms = swap_make_room(swap_first(swap), swap->pieces.bytes, swap->wanted_us);
 
 	swap->is_awaiting_room = wait_ms;
 	timer_start(swap->retry, wait_ms ? wait_ms : RETRY_MS);
@@ -76,7 +74,7 @@ static void await_room(struct swap *swap, const char *text)
 static void fail(struct swap *swap, int32_t code, const char *text)
 {
 	if (swap->step == SWAP_QUERIES)
-		session_set_memory(swap->session, SESSION_MEMORY_AWAY);
+		swap_set_memory(swap, SESSION_MEMORY_AWAY);
 	else
 		swap_fall_back(swap);
 	if (code == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -102,13 +100,14 @@ static void on_mapped(
 /* The record names the memory before an executor maps it. */
 static void map(struct swap *swap, struct piece *piece)
 {
-	struct session *session = swap->session;
 	const unsigned round = swap->round;
 	struct wire_message message;
 
 	for (uint32_t i = 0; i < piece->count; i++)
-		holdings_save(&session->holdings, piece->entries[i]);
+		holdings_save(piece->entries[i]->holdings, piece->entries[i]);
 	for (uint32_t i = 0; swap->round == round && i < piece->count; i++) {
+		const struct session *session = session_of(piece->entries[i]->holdings);
+
 		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
 			continue;
 		resource_again(piece->entries[i], session->number, &message);
@@ -143,7 +142,7 @@ static void on_made(
 
 static void make_next(struct swap *swap)
 {
-	struct worker *keeper = swap->session->daemon->keeper;
+	struct worker *keeper = swap->daemon->keeper;
 
 	/* The keeper is no executor: a failure to send to the keeper ends no round. */
 	for (; swap->pending < MAKES && swap->next < swap->pieces.count; swap->next++) {
@@ -162,12 +161,21 @@ static void make_next(struct swap *swap)
 	swap_copy(swap);
 }
 
-/* Free on the GPU, and not kept for others. @reply: to QueryMemory */
-static uint64_t free_for(const struct swap *swap, const struct wire_reply *reply)
-{
-	uint64_t room = guarantee_room(swap->session);
+#define RESERVED                                                                                             \
+	"what its device memory needs is guaranteed to other programs, or theirs. It comes back when there " \
+	"is room"
 
-	return reply->values.at[0] < room ? reply->values.at[0] : room;
+/* True if the memory, once it is back, leaves others what is reserved for them. */
+static bool is_allowed(struct swap *swap)
+{
+	const struct session *session;
+	bool fits = true;
+
+	swap_set_away(swap, false);
+	TAILQ_FOREACH (session, &swap->members, swap_link)
+		fits &= guarantee_fits(session);
+	swap_set_away(swap, true);
+	return fits;
 }
 
 static void on_free_memory(
@@ -182,16 +190,18 @@ static void on_free_memory(
 	(void)packet;
 	if (awaited && (!reply || reply->code || !reply->values.count)) {
 		swap_fail_by(swap, reply);
-	} else if (awaited && free_for(swap, reply) < swap->pieces.bytes) {
+	} else if (awaited && !is_allowed(swap)) {
+		fail(swap, CUDA_ERROR_OUT_OF_MEMORY, RESERVED);
+	} else if (awaited && reply->values.at[0] < swap->pieces.bytes) {
 		snprintf(text, sizeof(text),
 			"its device memory, %llu MiB, does not fit: %llu MiB are free. It comes back when "
 			"there is room",
 			(unsigned long long)(swap->pieces.bytes / SWAP_MIB),
-			(unsigned long long)(free_for(swap, reply) / SWAP_MIB));
+			(unsigned long long)(reply->values.at[0] / SWAP_MIB));
 		fail(swap, CUDA_ERROR_OUT_OF_MEMORY, text);
 	} else if (awaited) {
 		swap->step = SWAP_MAPS;
-		holdings_set_away(&swap->session->holdings, false);
+		swap_set_away(swap, false);
 		make_next(swap);
 	}
 	swap_drop_ticket(ticket);
@@ -209,13 +219,13 @@ static bool comes_later(const struct swap *swap)
 {
 	const struct session *other;
 
-	if (swap->session->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
+	if (swap_first(swap)->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
 		return false;
-	TAILQ_FOREACH (other, &swap->session->daemon->sessions, link)
+	TAILQ_FOREACH (other, &swap->daemon->sessions, link)
 		if (other->swap && other->swap != swap && other->swap->is_awaiting_room &&
 			other->swap->wanted_us < swap->wanted_us && domain_serving(other->domain))
 			return true;
-	return swap_is_displacing(swap->session->daemon) && reclaim_is_short(swap->session->daemon);
+	return swap_is_displacing(swap->daemon) && reclaim_is_short(swap->daemon);
 }
 
 static bool has_keeper(const struct daemon *daemon)
@@ -223,24 +233,41 @@ static bool has_keeper(const struct daemon *daemon)
 	return daemon->keeper && daemon->keeper->state == WORKER_WARM;
 }
 
-/* Begins the return if possible now. */
-void swap_begin_return(struct session *session)
+/* True if executors serve all members. */
+static bool is_served(const struct swap *swap)
 {
-	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = session->number};
-	struct worker *active = domain_serving(session->domain);
-	struct swap *swap = session->swap;
-	unsigned round;
+	const struct session *session;
 
-	if (session->memory != SESSION_MEMORY_AWAY || !swap->wanted)
+	TAILQ_FOREACH (session, &swap->members, swap_link)
+		if (!domain_serving(session->domain) || session->departure || session->is_detached)
+			return false;
+	return true;
+}
+
+static void query_memory(struct swap *swap)
+{
+	const struct session *session = swap_first(swap);
+	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = session->number};
+
+	swap_ask(swap, domain_serving(session->domain), &message, NULL, on_free_memory, NULL);
+}
+
+void swap_begin_return(struct swap *swap)
+{
+	if (swap_first(swap)->memory != SESSION_MEMORY_AWAY || !swap->wanted)
 		return;
-	if (!daemon_offers_device(session->daemon)) {
+	if (!daemon_offers_device(swap->daemon)) {
 		swap_say(swap, CUDA_ERROR_NOT_READY, SWAP_DEVICE_DRAINED);
 		return;
 	}
-	if (!active || session->departure || session->is_detached)
+	if (swap_is_held(swap)) {
+		swap_say(swap, CUDA_ERROR_NOT_READY, SWAP_HELD);
+		return;
+	}
+	if (!is_served(swap))
 		return;
 	/* A keeper that starts calls swap_retry() when it is ready. */
-	if (!has_keeper(session->daemon)) {
+	if (!has_keeper(swap->daemon)) {
 		swap->step = SWAP_QUERIES;
 		return;
 	}
@@ -252,23 +279,20 @@ void swap_begin_return(struct session *session)
 		timer_start(swap->retry, LATER_MS);
 		return;
 	}
-	if (guarantee_room(session) < swap->pieces.bytes) {
-		await_room(swap, "what its device memory needs is guaranteed to other programs, or theirs. "
-				 "It comes back when there is room");
+	if (!is_allowed(swap)) {
+		await_room(swap, RESERVED);
 		return;
 	}
 	timer_stop(swap->retry);
 	swap_round(swap);
-	round = swap->round;
 	swap->begun_us = timer_now_us();
 	swap->way = &way_back;
 	swap->step = SWAP_QUERIES;
-	session_set_memory(session, SESSION_MEMORY_RETURNS);
-	if (swap->round == round)
-		swap_ask(swap, active, &message, NULL, on_free_memory, NULL);
+	swap_set_memory(swap, SESSION_MEMORY_RETURNS);
+	query_memory(swap);
 }
 
 void swap_on_retry(void *context)
 {
-	swap_begin_return(((struct swap *)context)->session);
+	swap_begin_return(context);
 }

@@ -13,7 +13,8 @@
 // the ways out and back took. So moves take a bounded part of the time, for any number of askers,
 // and an allocation meanwhile gets its error.
 //
-// A session that holds no more than its guarantee does not go.
+// A session that holds no more than its guarantee does not go, nor does one that shares device
+// memory: with it, others would have to go that may work.
 
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
@@ -50,7 +51,7 @@ static uint64_t beyond(const struct session *session)
 
 static bool may_go(const struct session *session, const struct session *asker)
 {
-	return session != asker && session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP &&
+	return !swap_is_with(session, asker) && session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP &&
 	       session->memory == SESSION_MEMORY_HERE && session_is_live(session) && !session->request &&
 	       !session->holdings.backed_count && beyond(session);
 }
@@ -124,7 +125,7 @@ static struct session *find_working(const struct session *asker, uint64_t choice
 static uint64_t out_of_reach(const struct session *session, const struct session *asker)
 {
 	uint64_t stays = session->holdings.owned_bytes - (may_go(session, asker) ? beyond(session) : 0);
-	bool is_kept = session != asker && session->state == SESSION_SERVED &&
+	bool is_kept = !swap_is_with(session, asker) && session->state == SESSION_SERVED &&
 		       session->terms.memory_policy != CONFIG_MEMORY_POLICY_EVICT;
 
 	return is_kept && session->terms.memory_guarantee > stays ? session->terms.memory_guarantee : stays;
@@ -163,7 +164,7 @@ static bool displace(struct session *session, struct session *asker, enum swap_m
 	char what[160];
 
 	session->passed_over = choice;
-	if (manner == SWAP_AT_REST && has_work(session))
+	if ((manner == SWAP_AT_REST && has_work(session)) || swap_shares(session))
 		return false;
 	daemon->displacing++;
 	reclaim_begin(daemon);

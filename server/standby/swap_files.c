@@ -12,6 +12,7 @@
 
 #include "server/config/config.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/session.h"
 #include "server/standby/swap_inside.h"
@@ -32,16 +33,16 @@ uint64_t swap_most_bytes(const struct daemon *daemon)
 
 void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)
 {
-	struct stat status;
+	const struct holdings *holdings = &session->holdings;
+	uint64_t own = holdings->away ? holdings->away_bytes : holdings_chunk_bytes(holdings);
 
-	/* All files have the same size. */
-	if (!session->swap_files[0] || fstat(session->swap_files[0]->fd, &status) < 0)
+	if (!session->swap_files[0])
 		return;
 	/* Only files in memory have seals. */
 	if (fcntl(session->swap_files[0]->fd, F_GET_SEALS) >= 0)
-		bytes->host += (uint64_t)status.st_size;
+		bytes->host += own;
 	else
-		bytes->directory += (uint64_t)status.st_size;
+		bytes->directory += own;
 }
 
 struct swap_bytes swap_all_bytes(const struct daemon *daemon)
@@ -106,7 +107,7 @@ static int open_file(const char *directory, int folder)
 
 /* Return: NULL on failure, see errno */
 static struct shared_fd *make_file(
-	const struct session *session, const char *directory, int folder, uint64_t bytes)
+	const struct daemon *daemon, const char *directory, int folder, uint64_t bytes)
 {
 	int fd = open_file(directory, folder), error;
 	struct shared_fd *file;
@@ -118,33 +119,57 @@ static struct shared_fd *make_file(
 		return NULL;
 	}
 	file = shared_fd_new(fd);
-	if (file && shared_fd_deposit(file, session->daemon->store))
+	if (file && shared_fd_deposit(file, daemon->store))
 		file = shared_fd_unref(file);
 	return file;
 }
 
-const char *swap_make_files(struct session *session, uint64_t bytes)
+/* All members have the same files. */
+static void give_files(const struct swap *swap, struct shared_fd *const files[KEPT_SWAP_FILES])
 {
-	const char *directory = session->daemon->config->swap_directory;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &swap->members, swap_link)
+		for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+			session->swap_files[i] = shared_fd_ref(files[i]);
+}
+
+const char *swap_make_files(struct swap *swap)
+{
+	const char *directory = swap->daemon->config->swap_directory;
+	struct shared_fd *files[KEPT_SWAP_FILES];
 	unsigned made = 0;
+	bool complete;
 	int folder;
 
-	if (bytes <= host_room(session->daemon))
+	if (swap->pieces.bytes <= host_room(swap->daemon))
 		directory = NULL;
 	else if (!*directory)
 		return "there would be more device memory in host memory than swap_host_bytes allows";
 	folder = directory ? -1 : make_folder();
 	while (made < KEPT_SWAP_FILES &&
-		(session->swap_files[made] = make_file(session, directory, folder, bytes)))
+		(files[made] = make_file(swap->daemon, directory, folder, swap->pieces.bytes)))
 		made++;
+	complete = made == KEPT_SWAP_FILES;
+	if (!complete && directory)
+		log_warning("no file can be made in %s (swap_directory): %s", directory, strerror(errno));
 	if (folder >= 0)
 		close(folder);
-	if (made == KEPT_SWAP_FILES)
-		return NULL;
-	if (directory)
-		log_warning("no file can be made in %s (swap_directory): %s", directory, strerror(errno));
+	if (complete)
+		give_files(swap, files);
 	while (made--)
-		session->swap_files[made] = shared_fd_unref(session->swap_files[made]);
+		shared_fd_unref(files[made]);
+	if (complete)
+		return NULL;
 	return directory ? "no file for it can be made in swap_directory (the log says why)"
 			 : "the service has no memory or no file descriptors left";
+}
+
+void swap_empty_files(const struct session *session, const struct piece *piece)
+{
+	/* Each file has a part. A file system that cannot do this has the pages until the others'
+	 * memory is back. */
+	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+		fallocate(session->swap_files[i]->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			(off_t)piece->chunk->place, (off_t)piece->bytes);
 }

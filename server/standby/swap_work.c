@@ -15,6 +15,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/reclaim.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
@@ -41,14 +42,14 @@ struct swap *swap_new(struct session *session, void (*again)(void *context))
 	struct swap *swap = calloc(1, sizeof(*swap));
 
 	log_bug_on(!swap);
-	swap->session = session;
+	swap->daemon = session->daemon;
+	TAILQ_INIT(&swap->members);
 	swap->again = again;
 	swap->refs = 1;
 	swap->begun_us = timer_now_us();
 	swap->retry = timer_new(session->daemon->loop, again, swap);
 	log_bug_on(!swap->retry);
-	pieces_init(&swap->pieces, &session->holdings);
-	session->swap = swap;
+	swap_join(swap, session);
 	return swap;
 }
 
@@ -63,10 +64,14 @@ void swap_round(struct swap *swap)
 
 void swap_drop(struct swap *swap)
 {
+	struct session *session;
+
 	swap_round(swap);
 	swap->retry = timer_free(swap->retry);
-	swap->session->swap = NULL;
-	swap->session = NULL;
+	while ((session = swap_first(swap))) {
+		TAILQ_REMOVE(&swap->members, session, swap_link);
+		session->swap = NULL;
+	}
 	swap_unref(swap);
 }
 
@@ -87,10 +92,11 @@ void swap_note(struct session *session, const char *what)
 		(unsigned long long)session->number, (int)session->pid, session->program, what);
 }
 
-void swap_note_moved(struct session *session, const char *where)
+/* Of the first member, with the figures of all. */
+static void note_first_moved(const struct swap *swap, const char *where)
 {
-	const struct swap *swap = session->swap;
 	const double took_us = (double)(timer_now_us() - swap->begun_us);
+	struct session *session = swap_first(swap);
 	char text[256];
 
 	if (!swap->pieces.bytes) {
@@ -106,13 +112,31 @@ void swap_note_moved(struct session *session, const char *where)
 	swap_note(session, text);
 }
 
-/* The memory is on the device, as it was, or again. */
-void swap_be_here(struct session *session)
+void swap_note_moved(struct swap *swap, const char *where)
 {
-	session->drained = false;
-	session_set_memory(session, SESSION_MEMORY_HERE);
-	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
-		session->swap_files[i] = shared_fd_unref(session->swap_files[i]);
+	struct session *session = swap_first(swap);
+	char text[256];
+
+	note_first_moved(swap, where);
+	snprintf(text, sizeof(text), "%s, with that of session %llu", where,
+		(unsigned long long)session->number);
+	while ((session = TAILQ_NEXT(session, swap_link)))
+		swap_note(session, text);
+}
+
+void swap_be_here(struct swap *swap)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &swap->members, swap_link) {
+		session->drained = false;
+		for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
+			session->swap_files[i] = shared_fd_unref(session->swap_files[i]);
+		session_set_memory(session, SESSION_MEMORY_HERE);
+		due_session(session, SESSION_DUE_GO_ON);
+	}
+	/* Imports of other sessions wait for it, too. */
+	due_daemon(swap->daemon, DAEMON_DUE_MEMORY);
 }
 
 /*
@@ -140,7 +164,7 @@ void swap_ask(struct swap *swap, struct worker *worker, struct wire_message *mes
 /* Return: false: ignore the answer */
 bool swap_take(struct ticket *ticket)
 {
-	bool awaited = ticket->swap->session && ticket->round == ticket->swap->round;
+	bool awaited = swap_first(ticket->swap) && ticket->round == ticket->swap->round;
 
 	if (awaited)
 		ticket->swap->pending--;
@@ -201,13 +225,14 @@ static struct shared_fd *const *file_at(const struct session *session, uint64_t 
 static void carry_next(struct swap *swap)
 {
 	const struct piece *piece = &swap->pieces.at[swap->next];
-	struct session *session = swap->session;
+	const struct holding *mapping = piece_mapping(piece);
+	struct session *session = session_of(mapping->holdings);
 	uint64_t left = piece->bytes - swap->at, bytes = left < CARRY_BYTES ? left : CARRY_BYTES;
 	struct wire_message message = {.type = WIRE_CARRY_MEMORY,
 		.session = session->number,
-		.carry = {.address = piece_mapping(piece)->range.address + swap->at,
+		.carry = {.address = mapping->range.address + swap->at,
 			.bytes = bytes,
-			.offset = piece->offset + swap->at,
+			.offset = piece->chunk->place + swap->at,
 			.into = swap->way->into}};
 
 	swap->at += bytes;
@@ -231,27 +256,20 @@ static void feed(struct swap *swap)
 
 void swap_copy(struct swap *swap)
 {
-	struct session *session = swap->session;
-	struct wire_message nothing = {.type = WIRE_CARRY_MEMORY, .session = session->number};
-
 	memset(swap->times, 0, sizeof(swap->times));
 	swap->next = 0;
 	swap->at = 0;
-	/* A session without memory leaves when its work on the device has ended, too. */
-	if (!swap->pieces.count && !swap->way->into)
-		swap_ask(swap, session->domain->active, &nothing, NULL, on_carried, NULL);
-	else
-		feed(swap);
+	feed(swap);
 }
 
 /*
  * Unmapping
  */
 
-void swap_unmap_message(const struct session *session, const struct holding *entry, struct wire_message *ret)
+void swap_unmap_message(const struct holding *entry, struct wire_message *ret)
 {
 	*ret = (struct wire_message){
-		.type = WIRE_UNMAP_MEMORY, .session = session->number, .range = entry->range};
+		.type = WIRE_UNMAP_MEMORY, .session = entry->holdings->session, .range = entry->range};
 }
 
 static void on_unmapped(
@@ -264,37 +282,37 @@ static void on_unmapped(
 	(void)reply;
 	(void)packet;
 	chunk_unref(ticket->old);
-	if (!--swap->unmapping && swap->session && swap->is_awaiting_unmap)
+	if (!--swap->unmapping && swap_first(swap) && swap->is_awaiting_unmap)
 		swap->again(swap);
 	swap_drop_ticket(ticket);
 }
 
-/* The active executor has the piece mapped, or answers that it has not. */
+/* Active executors have the piece mapped, or answer that they have not. */
 static void unmap_active(struct swap *swap, const struct piece *piece)
 {
-	struct worker *active = swap->session->domain->active;
 	struct wire_message message;
 
-	for (uint32_t i = 0; active && i < piece->count; i++) {
-		if (piece->entries[i]->type != WIRE_MAP_MEMORY)
+	for (uint32_t i = 0; i < piece->count; i++) {
+		struct worker *active = session_of(piece->entries[i]->holdings)->domain->active;
+
+		if (piece->entries[i]->type != WIRE_MAP_MEMORY || !active)
 			continue;
-		swap_unmap_message(swap->session, piece->entries[i], &message);
+		swap_unmap_message(piece->entries[i], &message);
 		swap->unmapping++;
 		worker_request(active, &message, NULL, 0, on_unmapped,
 			ticket_new(swap, NULL, piece->old ? chunk_ref(piece->old) : NULL));
 	}
 }
 
-/* Before: standbys get the change, and the session's chunks are empty. */
 static void release(struct swap *swap, struct piece *piece)
 {
 	unmap_active(swap, piece);
 	if (!piece->old)
 		return;
-	reclaim_note_freed(swap->session, piece->old);
+	reclaim_note_freed(swap_first(swap), piece->old);
 	chunk_doom(piece->old);
 	for (uint32_t i = 0; i < piece->count; i++)
-		holdings_save(&swap->session->holdings, piece->entries[i]);
+		holdings_save(piece->entries[i]->holdings, piece->entries[i]);
 	piece->old = chunk_unref(piece->old);
 }
 

@@ -52,6 +52,19 @@ static void print_time(long long time_ms)
 	printf("%s", text);
 }
 
+static void print_set(const json_t *numbers)
+{
+	size_t index;
+	json_t *one;
+
+	if (!json_array_size(numbers))
+		return;
+	printf("            it shares device memory, and is suspended together with session");
+	json_array_foreach (numbers, index, one)
+		printf("%s %lld", index ? "," : "", (long long)json_integer_value(one));
+	puts("");
+}
+
 static void print_clients(const json_t *clients)
 {
 	size_t index;
@@ -78,6 +91,7 @@ static void print_clients(const json_t *clients)
 			printf("            %s of device memory are in %s\n",
 				FIELD_BYTES(one, "swapped_bytes"),
 				field_number(one, "swap_directory_bytes") ? "swap_directory" : "host memory");
+		print_set(json_object_get(one, "suspended_with"));
 		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
 			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
 			       "may use\n",

@@ -17,6 +17,7 @@
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/family.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -745,6 +746,34 @@ TEST(service, states_outlive_daemons_and_executors)
 
 /* What dies in the middle of a step leaves the program in the state before the step, or behind it.
  * Return: the state */
+/* Others that share its memory wait for it, and are in no other state. */
+TEST(service, who_shares_with_a_checkpointed_program_waits)
+{
+	struct family family;
+
+	start();
+	family = family_begin_busy();
+	be_tool();
+	for (int i = 0; i < 2; i++) {
+		const struct child *one = &family.members[i], *other = &family.members[!i];
+
+		take(&steps[0], one->pid);
+		take(&steps[1], one->pid);
+		ck_assert_int_eq(state_of(other->pid), RUNNING);
+		child_drain(other);
+		pass_time(100);
+		ck_assert(!child_progresses(other));
+		take(&steps[2], one->pid);
+		/* Only the second one waits for events of the other. */
+		if (one == &family.members[1])
+			child_wait(other, 1);
+		take(&steps[3], one->pid);
+		child_wait(one, 1);
+		child_wait(other, 1);
+	}
+	family_end(&family);
+}
+
 static int state_behind(pid_t pid, const struct step *step, CUresult r)
 {
 	int state = state_of(pid);

@@ -19,6 +19,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
+#include "tests/system/family.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -589,6 +590,215 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
 	status_await_no_memory(&service);
 }
 
+/*
+ * Programs that share
+ */
+
+static bool are_in_state(const struct family *family, const char *state)
+{
+	bool are = true;
+
+	for (int i = 0; i < FAMILY; i++)
+		are &= is_in_state(&family->members[i], state);
+	return are;
+}
+
+/* Bytes of one kind of all programs. */
+static long long sum_of(const struct family *family, const char *kind)
+{
+	long long sum = 0;
+
+	for (int i = 0; i < FAMILY; i++)
+		sum += status_number(&service, family->members[i].pid, kind);
+	return sum;
+}
+
+static long long host_bytes_of_swap(void)
+{
+	json_t *status = status_of(&service);
+	long long bytes = json_integer_value(json_object_get(json_object_get(status, "swap"), "bytes"));
+
+	json_decref(status);
+	return bytes;
+}
+
+TEST(drain_6, programs_that_share_go_together)
+{
+	struct family family;
+	struct child other;
+	long long had;
+
+	start();
+	other = belongings_begin(belongings_keeper, 3);
+	family = family_begin(3);
+	had = status_number(&service, family.members[0].pid, "memory_bytes");
+	for (int i = 0; i < 3; i++) {
+		expect_done("drain");
+		expect_empty();
+		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert_int_eq(sum_of(&family, "memory_bytes"), 0);
+		/* What they share is there once: each has one piece of its own beside. */
+		ck_assert_int_gt(sum_of(&family, "swapped_bytes"), had);
+		ck_assert_int_lt(sum_of(&family, "swapped_bytes"), had + (8 << 20));
+		ck_assert_int_eq(
+			host_bytes_of_swap(), sum_of(&family, "swapped_bytes") +
+						      status_number(&service, other.pid, "swapped_bytes"));
+		expect_done("refill");
+		ck_assert_int_eq(status_number(&service, family.members[0].pid, "memory_bytes"), had);
+		family_see_it_work(&family);
+		see_it_work(&other);
+	}
+	family_end(&family);
+	ck_assert_int_eq(child_end(&other), 0);
+	status_await_no_memory(&service);
+	ck_assert_int_eq(status_counter(&service, "faults"), 0);
+}
+
+TEST(drain_6, programs_that_share_and_work_go_together)
+{
+	struct family family;
+
+	start();
+	family = family_begin_busy();
+	for (int i = 0; i < 4; i++) {
+		for (int j = 0; j < FAMILY; j++)
+			child_wait(&family.members[j], 1);
+		expect_done("drain");
+		expect_empty();
+		ck_assert(are_in_state(&family, "suspended"));
+		if (i % 2) {
+			ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
+			ck_assert(service_log_wait(&service, "the daemon is back", i / 2 + 1, LATER_S));
+			expect_empty();
+		}
+		expect_done("refill");
+		for (int j = 0; j < FAMILY; j++)
+			child_drain(&family.members[j]);
+	}
+	family_end(&family);
+	status_await_no_memory(&service);
+}
+
+/* In executors of their own as well: what one writes, the other one reads. */
+TEST(drain_6, programs_that_share_may_have_executors_of_their_own)
+{
+	struct family family;
+	char text[400] = "";
+
+	start();
+	family = family_begin(2);
+	ck_assert(status_isolate(&service, family.members[1].pid, text, sizeof(text)));
+	ck_assert_str_eq(text, "");
+	for (int i = 0; i < 2; i++) {
+		expect_drained_in_turns();
+		expect_empty();
+		expect_done("refill");
+		family_see_it_work(&family);
+	}
+	family_end(&family);
+}
+
+TEST(drain_6, memory_outlives_the_program_that_exported_it)
+{
+	struct family family;
+
+	start();
+	family = family_begin(2);
+	child_order(&family.members[0]);
+	child_wait(&family.members[0], 1);
+	ck_assert_int_eq(kill(family.members[0].pid, SIGKILL), 0);
+	ck_assert_int_eq(child_end(&family.members[0]), 1000 + SIGKILL);
+	expect_drained_in_turns();
+	expect_empty();
+	expect_done("refill");
+	see_it_work(&family.members[1]);
+	expect_done("drain");
+	expect_done("refill");
+	see_it_work(&family.members[1]);
+	child_order(&family.members[1]);
+	ck_assert_int_eq(child_end(&family.members[1]), 0);
+	status_await_no_memory(&service);
+}
+
+TEST(drain_6, one_that_ends_meanwhile_leaves_the_other_all_of_it)
+{
+	struct family family;
+
+	start();
+	for (int goes = 0; goes < FAMILY; goes++) {
+		struct child *stays;
+
+		family = family_begin(1);
+		stays = &family.members[!goes];
+		expect_done("drain");
+		ck_assert_int_eq(kill(family.members[goes].pid, SIGKILL), 0);
+		ck_assert_int_eq(child_end(&family.members[goes]), 1000 + SIGKILL);
+		child_order(stays);
+		expect_done("refill");
+		child_wait(stays, 1);
+		child_order(stays);
+		ck_assert_int_eq(child_end(stays), 0);
+		status_await_no_memory(&service);
+	}
+}
+
+TEST(drain_6, an_import_meanwhile_waits)
+{
+	struct child importer;
+	struct family family;
+
+	start();
+	importer = family_expect_late();
+	family = family_begin(1);
+	expect_done("drain");
+	child_order(&importer);
+	pass_time(100);
+	ck_assert(!child_progresses(&importer));
+	expect_done("refill");
+	ck_assert_int_eq(child_end(&importer), 0);
+	family_see_it_work(&family);
+	family_end(&family);
+}
+
+/* Nothing is lost, nothing comes twice, and no half of it stays out. */
+TEST(drain_6, kills_at_any_moment_harm_no_program_that_shares)
+{
+	const char *text = getenv("FRMPS_TEST_DRAIN_KILLS");
+	int kills = text ? atoi(text) : 14, daemons = 0;
+	struct family family, busy;
+	bool is_drained = false;
+	pid_t pid;
+
+	start();
+	family = family_begin((kills + 1) / 2);
+	busy = family_begin_busy();
+	srand(31);
+	for (int i = 0; i < kills; i++) {
+		asked_what = is_drained ? "refill" : "drain";
+		pid = spawn(asker, 0);
+		pass_time(1 + rand() % 200);
+		kill_something((unsigned)i, &daemons);
+		exit_status(pid);
+		if (i % 2 == 0) {
+			is_drained = is_device("drained");
+			continue;
+		}
+		expect_done("refill");
+		is_drained = false;
+		family_see_it_work(&family);
+		for (int j = 0; j < FAMILY; j++) {
+			child_drain(&busy.members[j]);
+			child_wait(&busy.members[j], 1);
+		}
+	}
+	expect_done("refill");
+	for (int i = kills / 2; i < (kills + 1) / 2; i++)
+		family_see_it_work(&family);
+	family_end(&family);
+	family_end(&busy);
+	status_await_no_memory(&service);
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("drain");
@@ -603,6 +813,7 @@ int main(void)
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		suite_add(tests, "drain_4");
 	suite_add(tests, "drain_5");
+	suite_add(tests, "drain_6");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -16,6 +16,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
+#include "tests/system/family.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -402,20 +403,6 @@ static int with_unmapped(int progress, int orders)
 	return cuMemRelease(handle) ? 2 : 0;
 }
 
-static int with_exported(int progress, int orders)
-{
-	const CUmemAllocationProp prop = shareable();
-	CUmemGenericAllocationHandle handle;
-	int fd;
-
-	driver_open();
-	ck_cuda(cuMemCreate(&handle, UINT64_C(2) << 20, &prop, 0));
-	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	report(progress);
-	ordered(orders, true);
-	return cuMemRelease(handle) ? 2 : 0;
-}
-
 /* A kernel of it runs until it is ordered. */
 static int with_kernel(int progress, int orders)
 {
@@ -451,7 +438,6 @@ TEST(suspend_3, what_cannot_move_is_refused_by_name)
 	expect_refused(idler, "no device memory");
 	expect_refused(array_keeper, "CUDA arrays");
 	expect_refused(with_unmapped, "mapped nowhere");
-	expect_refused(with_exported, "shares device memory");
 	child = start_keeper(1);
 	expect_refusal(&child, "swap_host_bytes");
 	see_it_work(&child);
@@ -571,6 +557,165 @@ TEST(suspend_3, kills_at_any_moment_harm_nothing)
 	status_await_no_memory(&service);
 }
 
+/*
+ * Programs that share
+ */
+
+static bool are_in_state(const struct family *family, const char *state)
+{
+	bool are = true;
+
+	for (int i = 0; i < FAMILY; i++)
+		are &= is_in_state(&family->members[i], state);
+	return are;
+}
+
+/* Whether the status says that a program is suspended together with another one alone. */
+static bool is_suspended_with(const struct child *child, const struct child *other)
+{
+	const long long number = status_session(&service, other->pid);
+	json_t *status = status_of(&service), *domain, *client, *with;
+	bool is = false;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain) {
+		json_array_foreach (json_object_get(domain, "clients"), j, client) {
+			with = json_object_get(client, "suspended_with");
+			is |= json_integer_value(json_object_get(client, "pid")) == child->pid &&
+			      json_array_size(with) == 1 &&
+			      json_integer_value(json_array_get(with, 0)) == number;
+		}
+	}
+	json_decref(status);
+	return is;
+}
+
+/* Whether frmpsctl status prints it. */
+static bool says_together(const struct child *other)
+{
+	char command[256], line[512], text[96];
+	bool says = false;
+	FILE *output;
+
+	snprintf(command, sizeof(command), "%s --socket %s status", getenv("FRMPS_TEST_CTL"), service.socket);
+	snprintf(text, sizeof(text), "suspended together with session %lld\n",
+		status_session(&service, other->pid));
+	output = popen(command, "r");
+	ck_assert_ptr_nonnull(output);
+	while (fgets(line, sizeof(line), output))
+		says |= strstr(line, text) != NULL;
+	ck_assert_int_eq(pclose(output), 0);
+	return says;
+}
+
+TEST(suspend_4, one_goes_with_those_that_share_with_it)
+{
+	struct family family;
+	struct child other;
+
+	start();
+	other = start_keeper(1);
+	family = family_begin(4);
+	for (int i = 0; i < 4; i++) {
+		order("suspend", &family.members[i % 2]);
+		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(is_in_state(&other, "running"));
+		ck_assert(is_suspended_with(&family.members[0], &family.members[1]));
+		ck_assert(is_suspended_with(&family.members[1], &family.members[0]));
+		ck_assert(says_together(&family.members[0]) && says_together(&family.members[1]));
+		ck_assert_int_eq(figure(&family.members[0], "memory_bytes"), 0);
+		ck_assert_int_eq(figure(&family.members[1], "memory_bytes"), 0);
+		ck_assert_int_eq(swapped_by_all(), figure(&family.members[0], "swapped_bytes") +
+							   figure(&family.members[1], "swapped_bytes"));
+		see_it_work(&family.members[i / 2]);
+		ck_assert(are_in_state(&family, "running"));
+		ck_assert(!is_suspended_with(&family.members[0], &family.members[1]));
+		see_it_work(&family.members[!(i / 2)]);
+		ck_assert_int_eq(swapped_by_all(), 0);
+	}
+	see_it_work(&other);
+	family_end(&family);
+	see_it_end_well(&other);
+	status_await_no_memory(&service);
+}
+
+/* What an operator wants off the device stays off, however the other one works. */
+TEST(suspend_4, who_is_to_stay_away_holds_up_those_that_share)
+{
+	struct family family;
+	char text[400] = "";
+
+	start();
+	family = family_begin_busy();
+	for (int i = 0; i < 3; i++) {
+		const struct child *one = &family.members[i % 2], *other = &family.members[!(i % 2)];
+
+		/* One of them may ask the service for something at that moment. */
+		while (!order_number("suspend now", status_session(&service, one->pid), text, sizeof(text)))
+			ck_assert_msg(strstr(text, "try again"), "%s", text);
+		ck_assert(are_in_state(&family, "suspended"));
+		child_drain(one);
+		child_drain(other);
+		ck_assert(!order_number("resume", status_session(&service, other->pid), text, sizeof(text)));
+		ck_assert_msg(strstr(text, "until it is resumed"), "%s", text);
+		pass_time(100);
+		ck_assert(!child_progresses(one) && !child_progresses(other));
+		ck_assert(are_in_state(&family, "suspended"));
+		order("resume", one);
+		child_wait(one, 2);
+		child_wait(other, 2);
+	}
+	family_end(&family);
+	status_await_no_memory(&service);
+}
+
+TEST(suspend_4, who_held_others_up_and_ends_lets_them_go_on)
+{
+	struct family family;
+
+	start();
+	family = family_begin(1);
+	ck_assert(order_number(
+		"suspend now", status_session(&service, family.members[0].pid), (char[400]){""}, 400));
+	child_order(&family.members[1]);
+	ck_assert_int_eq(kill(family.members[0].pid, SIGKILL), 0);
+	ck_assert_int_eq(child_end(&family.members[0]), 1000 + SIGKILL);
+	child_wait(&family.members[1], 1);
+	child_order(&family.members[1]);
+	see_it_end_well(&family.members[1]);
+	status_await_no_memory(&service);
+}
+
+TEST(suspend_4, kills_at_any_moment_harm_no_program_that_shares)
+{
+	const char *text = getenv("FRMPS_TEST_SUSPEND_KILLS");
+	int kills = text ? atoi(text) : 12, daemons = 0;
+	struct family family;
+
+	start();
+	family = family_begin(kills);
+	srand(37);
+	for (int i = 0; i < kills; i++) {
+		const struct child *one = &family.members[i / 2 % 2];
+		pid_t pid;
+
+		if (i % 2)
+			order("suspend", one);
+		asked_for = status_session(&service, one->pid);
+		asked_what = i % 2 ? "resume" : "suspend";
+		pid = spawn(asker, 0);
+		pass_time(1 + rand() % 120);
+		daemons += i % 3 == 0;
+		kill_something((unsigned)i);
+		exit_status(pid);
+		if (daemons)
+			await_service(daemons);
+		family_see_it_work(&family);
+	}
+	family_end(&family);
+	status_await_no_memory(&service);
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("suspend");
@@ -583,6 +728,7 @@ int main(void)
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		suite_add(tests, "suspend_2");
 	suite_add(tests, "suspend_3");
+	suite_add(tests, "suspend_4");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -1,32 +1,39 @@
 // A session's memory on its way to the host and back, interrupted behind each single message by the
-// death of everything that can die. The test is keeper, executors and client: each executor knows
-// what is mapped in it, and the memory has a content.
+// death of everything that can die. The test is keeper, executors and clients: each executor knows
+// what is mapped in it, and the memory has a content. The same for two sessions that share some.
 
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/loop/shared_fd.h"
 #include "server/session/domain.h"
+#include "server/session/export.h"
 #include "server/session/session.h"
 #include "server/standby/swap.h"
 #include "server/worker/worker.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
-#define MIB	UINT64_C(1048576)
-#define PLACES	3u /* mapped: the last two are the same memory */
-#define CHUNKS	2u
-#define ALL	((1u << PLACES) - 1)
-#define HANDLE	7u
-#define BYTES	(130 * MIB) /* of a chunk: several requests of the executor */
-#define HOPS	70	    /* messages of a way out and back, and some */
-#define TURNS	90	    /* of a way out for another session, that one's memory, and the way back */
-#define SETTLES 40
+#define MIB	  UINT64_C(1048576)
+#define PLACES	  3u /* mapped: the last two are the same memory */
+#define CHUNKS	  2u
+#define ALL	  ((1u << PLACES) - 1)
+#define HANDLE	  7u
+#define BYTES	  (130 * MIB) /* of a chunk: several requests of the executor */
+#define HOPS	  72	      /* messages of a way out and back, and some */
+#define SET_HOPS  80	      /* the same of two sessions */
+#define AT_A_TIME 8	      /* ends of it in one process */
+#define TURNS	  90	      /* of a way out for another session, that one's memory, and the way back */
+#define SETTLES	  40
 
-enum kind { DAEMON, ACTIVE, STANDBY, KEEPER, CLIENT, KINDS };
+/* OTHER: the second of two that share. */
+enum kind { DAEMON, ACTIVE, STANDBY, KEEPER, CLIENT, OTHER, SET_KINDS, KINDS = OTHER };
 
 static struct fake *fake;
 static struct fake_client client;
@@ -38,16 +45,19 @@ static unsigned carried[2];
 static uint64_t free_bytes;
 static unsigned starts_short; /* 0: executors have room for a context; else 1 and how many had not */
 static unsigned chunks_most;  /* that the device has room for */
-/* Another session, which has one place. */
+/* Another session, which has one place: of a chunk of its own, or of the session's last one. */
 static struct fake_client asker;
 static struct session *asking;
 static uint64_t asking_number;
+static bool shares, is_first_gone;
+static unsigned stops; /* executors were asked whether a session's work has ended */
 static int ends, failures;
+static char why[256]; /* of the latest end */
 
 static void on_done(void *context, int32_t code, const char *text)
 {
 	(void)context;
-	(void)text;
+	snprintf(why, sizeof(why), "%s", text);
 	ends++;
 	failures += code != 0;
 }
@@ -88,20 +98,39 @@ static void map(unsigned index, bool is_there)
 	reply(&fake->children[index], fits ? 0 : CUDA_ERROR_INVALID_VALUE, NULL, 0);
 }
 
-/* The content of memory is its address. */
+/* The same for all mappings of a chunk. */
+static uint64_t content(uint64_t at)
+{
+	static const uint64_t chunks[PLACES + 1] = {1, 2, 2, 3};
+	unsigned place = place_of(at);
+	uint64_t chunk = shares && place == PLACES ? 2 : chunks[place];
+
+	return chunk << 40 | at % (256 * MIB);
+}
+
 static void carry(unsigned index)
 {
 	static _Alignas(4096) uint64_t page[512];
 	const struct wire_carry *wish = &fake->message.carry;
 	int fd = fake->packet.fds[0];
 
+	if (!wish->bytes) {
+		ck_assert_uint_eq(fake->packet.fd_count, 0);
+		stops++;
+		reply(&fake->children[index], 0, NULL, 0);
+		return;
+	}
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
 	ck_assert(mapped[index] & 1u << place_of(wish->address));
+	/* Whoever may write there has stopped. */
+	ck_assert_uint_ge(stops, wish->into || !shares || !asking ? 1 : 2);
 	if (wish->into) {
 		ck_assert_int_eq(pread(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
-		ck_assert_uint_eq(page[0], wish->address);
+		/* What only the dead one had is in the file no more. */
+		ck_assert(page[0] == content(wish->address) ||
+			  (is_first_gone && place_of(wish->address) != PLACES));
 	} else {
-		page[0] = wish->address;
+		page[0] = content(wish->address);
 		ck_assert_int_eq(pwrite(fd, page, sizeof(page), (off_t)wish->offset), sizeof(page));
 	}
 	carried[wish->into]++;
@@ -218,7 +247,8 @@ static void boot(void)
 	memset(play.started, 0, sizeof(play.started));
 	memset(play.latest, 0, sizeof(play.latest));
 	handles = 0;
-	live = carried[0] = carried[1] = 0;
+	live = carried[0] = carried[1] = stops = 0;
+	shares = is_first_gone = false;
 	ends = failures = 0;
 	free_bytes = UINT64_C(1) << 35;
 	chunks_most = UINT_MAX;
@@ -511,8 +541,12 @@ static void strike(enum kind kind)
 		break;
 	case CLIENT:
 		fake_leave(fake, &client);
+		is_first_gone = true;
 		break;
-	case KINDS:
+	case OTHER:
+		fake_leave(fake, &asker);
+		break;
+	case SET_KINDS:
 		break;
 	}
 }
@@ -535,15 +569,15 @@ static bool go(int hops)
 	return false;
 }
 
-static void settle(void)
+static void settle(struct session *one)
 {
 	serve_all();
-	if (session->memory != SESSION_MEMORY_HERE && session->memory != SESSION_MEMORY_AWAY)
-		FAKE_SKIP_WHILE(fake, serve_one() || session->memory == SESSION_MEMORY_RETURNS);
-	if (session->memory == SESSION_MEMORY_AWAY)
-		swap_end(session, on_done, NULL);
+	if (one->memory != SESSION_MEMORY_HERE && one->memory != SESSION_MEMORY_AWAY)
+		FAKE_SKIP_WHILE(fake, serve_one() || one->memory == SESSION_MEMORY_RETURNS);
+	if (one->memory == SESSION_MEMORY_AWAY)
+		swap_end(one, on_done, NULL);
 	serve_all();
-	FAKE_SKIP_WHILE(fake, serve_one() || session->memory != SESSION_MEMORY_HERE);
+	FAKE_SKIP_WHILE(fake, serve_one() || one->memory != SESSION_MEMORY_HERE);
 	serve_all();
 }
 
@@ -555,7 +589,7 @@ START_TEST(whatever_dies_it_is_here_or_there)
 	go(_i % HOPS);
 	strike(kind);
 	if (kind != CLIENT) {
-		settle();
+		settle(session);
 		/* An earlier keeper's memory is not released by name. */
 		if (kind == KEEPER)
 			live = CHUNKS;
@@ -787,6 +821,388 @@ TEST(swap, every_message_was_there)
 	end(true);
 }
 
+/*
+ * Sessions that share memory
+ */
+
+#define SHARED (1u << PLACES) /* the other's mapping */
+
+static void ask_as(struct fake_client *who, struct wire_message *message)
+{
+	fake_request(fake, who, message, -1);
+	serve_all();
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static void import_as_other(const uint64_t token[2])
+{
+	struct wire_message import = {
+		.type = WIRE_IMPORT_MEMORY, .memory = {.handle = HANDLE, .token = {token[0], token[1]}}};
+
+	fake_request(fake, &asker, &import, -1);
+}
+
+static void export(uint64_t token[2])
+{
+	struct wire_message wish = {.type = WIRE_EXPORT_MEMORY, .memory = {.address = address(PLACES - 1)}};
+
+	ask_as(&client, &wish);
+	token[0] = fake->message.reply.values.at[0];
+	token[1] = fake->message.reply.values.at[1];
+}
+
+/* A second program, which has imported nothing yet. */
+static void boot_two(uint64_t token[2])
+{
+	boot();
+	fake_hello(fake, &asker);
+	serve_all();
+	fake_welcome(fake, &asker);
+	asking = fake_session(fake, 1);
+	asking_number = asking->number;
+	export(token);
+}
+
+static void map_as_other(void)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE,
+		.memory = {.handle = HANDLE, .address = asker.window_base, .bytes = BYTES}};
+
+	ask_as(&asker, &map);
+	serve_all();
+	shares = true;
+}
+
+/* Two programs: the second has the first one's last chunk, too. */
+static void boot_set(void)
+{
+	uint64_t token[2];
+
+	boot_two(token);
+	import_as_other(token);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	map_as_other();
+	ck_assert_uint_eq(live, CHUNKS);
+}
+
+static void end_set(bool first_is_there, bool other_is_there)
+{
+	if (other_is_there)
+		fake_leave(fake, &asker);
+	asking = NULL;
+	end(first_is_there);
+}
+
+static uint64_t swapped(void)
+{
+	const struct swap_bytes bytes = swap_all_bytes(&fake->daemon);
+
+	return bytes.host + bytes.directory;
+}
+
+static void expect_set_here(void)
+{
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_HERE);
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_HERE);
+	ck_assert(!session->swap && !asking->swap && !session->swap_files[0] && !asking->swap_files[0]);
+	/* What they share counts once on the device, and for each of them as its memory. */
+	ck_assert_uint_eq(session->holdings.owned_bytes + asking->holdings.owned_bytes, CHUNKS * BYTES);
+	ck_assert_uint_eq(session->holdings.away_bytes + asking->holdings.away_bytes, 0);
+	ck_assert_uint_eq(holdings_mapped_bytes(&session->holdings), CHUNKS * BYTES);
+	ck_assert_uint_eq(holdings_mapped_bytes(&asking->holdings), BYTES);
+	ck_assert_uint_eq(swapped(), 0);
+	ck_assert_uint_eq(live, CHUNKS);
+	expect_maps(ALL | SHARED);
+}
+
+static void expect_set_away(void)
+{
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(session->holdings.owned_bytes + asking->holdings.owned_bytes, 0);
+	ck_assert_uint_eq(holdings_mapped_bytes(&session->holdings), 0);
+	ck_assert_uint_eq(holdings_mapped_bytes(&asking->holdings), 0);
+	ck_assert_uint_eq(swapped(), CHUNKS * BYTES);
+	ck_assert_uint_eq(live, 0);
+	expect_maps(0);
+}
+
+TEST(set, both_go_and_come_back_whoever_is_asked)
+{
+	boot_set();
+	for (int i = 0; i < 4; i++) {
+		stops = 0;
+		ck_assert_ptr_null(swap_begin(i % 2 ? asking : session, SWAP_AT_REST, on_done, NULL));
+		serve_all();
+		expect_set_away();
+		swap_end(i / 2 ? asking : session, on_done, NULL);
+		serve_all();
+		expect_set_here();
+	}
+	ck_assert_int_eq(failures, 0);
+	/* Each chunk once, whatever it is mapped at. */
+	ck_assert_uint_eq(carried[0], 4 * CHUNKS * 3);
+	ck_assert_uint_eq(carried[1], 4 * CHUNKS * 3);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_suspended, 8);
+	end_set(true, true);
+}
+
+TEST(set, work_of_either_keeps_both_or_brings_both_back)
+{
+	struct wire_message wanted = {.type = WIRE_WANTED};
+
+	boot_set();
+	wanted.session = asking->number;
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+	ck_assert_int_eq(failures, 1);
+	/* Who it is has to be said. */
+	ck_assert_ptr_nonnull(strstr(why, "session 2"));
+	serve_all();
+	expect_set_here();
+	stops = 0;
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	expect_set_away();
+	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+	serve_all();
+	expect_set_here();
+	end_set(true, true);
+}
+
+TEST(set, obstacles_of_the_other_are_named)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	const char *text;
+
+	boot_set();
+	fake_request(fake, &asker, &query, -1);
+	ck_assert_ptr_nonnull(asking->request);
+	text = swap_begin(session, SWAP_AT_REST, on_done, NULL);
+	ck_assert_ptr_nonnull(strstr(text, "session 2"));
+	ck_assert_ptr_nonnull(strstr(text, "waits for an answer"));
+	ck_assert_ptr_nonnull(swap_begin(session, SWAP_DRAINED, on_done, NULL));
+	ck_assert(!session->swap && !asking->swap);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	expect_set_here();
+	end_set(true, true);
+}
+
+/* Whose memory an operator has taken off the device stays there until he says so; others wait. */
+TEST(set, what_is_checkpointed_stays_away_whoever_asks)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	boot_set();
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED_BY_US, on_done, NULL));
+	serve_all();
+	session_set_checkpointed(session, true);
+	fake_request(fake, &asker, &query, -1);
+	serve_all();
+	expect_set_away();
+	ck_assert(session_is_paused(session) && !session_is_paused(asking));
+	fake_expect_nothing(fake, asker.socket);
+	swap_end(asking, on_done, NULL);
+	ck_assert_int_eq(failures, 1);
+	serve_all();
+	expect_set_away();
+	session_pause(session, false, true);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	expect_set_here();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	end_set(true, true);
+}
+
+/* The end of the one that held the other up. */
+TEST(set, the_end_of_who_held_it_up_lets_the_other_go_on)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct stat status;
+	blkcnt_t blocks;
+
+	boot_set();
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED_BY_US, on_done, NULL));
+	serve_all();
+	session_set_checkpointed(session, true);
+	ck_assert_int_eq(fstat(session->swap_files[0]->fd, &status), 0);
+	blocks = status.st_blocks;
+	fake_leave(fake, &client);
+	serve_all();
+	/* What it alone had takes no room any more. */
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(swapped(), BYTES);
+	ck_assert_int_eq(fstat(asking->swap_files[0]->fd, &status), 0);
+	ck_assert_int_lt(status.st_blocks, blocks);
+	fake_request(fake, &asker, &query, -1);
+	serve_all();
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_HERE);
+	ck_assert_uint_eq(asking->holdings.owned_bytes, BYTES);
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	end_set(false, true);
+}
+
+TEST(set, an_import_of_what_is_away_waits_for_it)
+{
+	uint64_t token[2];
+
+	boot_two(token);
+	ck_assert_ptr_null(swap_begin(session, SWAP_PAUSED_BY_US, on_done, NULL));
+	serve_all();
+	session_set_checkpointed(session, true);
+	import_as_other(token);
+	serve_all();
+	fake_expect_nothing(fake, asker.socket);
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	session_pause(session, false, true);
+	swap_end(session, on_done, NULL);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	map_as_other();
+	expect_set_here();
+	/* Its own import is a reason to come back. */
+	stops = 0;
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	expect_set_away();
+	end_set(true, true);
+}
+
+/* Memory that was exported, and is nobody's when it is away, is nobody's for good. */
+TEST(set, exported_memory_that_is_away_ends_with_its_last_program)
+{
+	struct wire_message wish = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = HANDLE}};
+	uint64_t token[2];
+
+	boot_two(token);
+	ask_as(&client, &wish);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	/* The descriptor stays open. */
+	fake->packet.fd_count = 0;
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	fake_leave(fake, &client);
+	serve_all();
+	import_as_other(token);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(exports_unheld_bytes(&fake->daemon.exports), 0);
+	ck_assert_uint_eq(swapped(), 0);
+	end_set(false, true);
+}
+
+/* Room is made by those who share nothing. */
+TEST(set, nobody_makes_room_at_the_cost_of_a_set)
+{
+	struct wire_message more = {.type = WIRE_MAP_MEMORY, .range = {.bytes = BYTES}};
+
+	boot_set();
+	fake->config.memory_policy = fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
+	session_set_terms(session);
+	session_set_terms(asking);
+	chunks_most = CHUNKS;
+	more.range.address = asker.window_base + 256 * MIB;
+	fake_request(fake, &asker, &more, -1);
+	ck_assert_ptr_nonnull(asking->request);
+	AWAIT(!asking->request);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_displaced, 0);
+	chunks_most = UINT_MAX;
+	expect_set_here();
+	end_set(true, true);
+}
+
+/* Both have a guarantee, which together are the device. */
+TEST(set, what_is_guaranteed_to_its_members_lets_it_come_back)
+{
+	boot_set();
+	session->terms.memory_guarantee = CHUNKS * BYTES;
+	asking->terms.memory_guarantee = BYTES;
+	fake->daemon.device.total_bytes = (CHUNKS + 1) * BYTES;
+	ck_assert_ptr_null(swap_begin(asking, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	expect_set_away();
+	swap_end(asking, on_done, NULL);
+	serve_all();
+	ck_assert_int_eq(failures, 0);
+	expect_set_here();
+	end_set(true, true);
+}
+
+/* As go(). At no moment one of the two is out, and the other is not. */
+static bool go_as_set(int hops)
+{
+	bool out = false;
+
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	for (int i = 0; i < hops; i++) {
+		if (!out && session->memory == SESSION_MEMORY_AWAY) {
+			out = true;
+			swap_end(session, on_done, NULL);
+		}
+		if (!serve_one())
+			return true;
+		ck_assert_int_eq(session->memory, asking->memory);
+	}
+	return false;
+}
+
+static void strike_set(enum kind kind, int hops)
+{
+	boot_set();
+	go_as_set(hops);
+	strike(kind);
+	settle(kind == CLIENT ? asking : session);
+	/* An earlier keeper's memory is not released by name. */
+	if (kind == KEEPER)
+		live = CHUNKS;
+	if (kind == CLIENT) {
+		ck_assert_int_eq(asking->memory, SESSION_MEMORY_HERE);
+		ck_assert_uint_eq(asking->holdings.owned_bytes, BYTES);
+		ck_assert_uint_eq(live, 1);
+		ck_assert_uint_eq(swapped(), 0);
+	} else if (kind == OTHER) {
+		asking = NULL;
+		expect_here();
+	} else {
+		expect_set_here();
+	}
+	if (kind != KEEPER) {
+		end_set(kind != CLIENT, kind != OTHER);
+		return;
+	}
+	fake_leave(fake, &asker);
+	fake_leave(fake, &client);
+	serve_all();
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+}
+
+/* With sanitizers, the end of a process takes longer than what it does. */
+START_TEST(whatever_dies_a_set_is_here_or_there)
+{
+	for (int i = 0; i < AT_A_TIME; i++)
+		strike_set((enum kind)(_i * AT_A_TIME / SET_HOPS), _i * AT_A_TIME % SET_HOPS + i);
+}
+END_TEST
+
+TEST(set, every_message_of_both_was_there)
+{
+	boot_set();
+	ck_assert(go_as_set(SET_HOPS - 1));
+	expect_set_here();
+	end_set(true, true);
+}
+
 int main(void)
 {
 	Suite *suite;
@@ -796,13 +1212,17 @@ int main(void)
 	suite = suite_create("swap");
 	tests = suite_case(suite, "swap");
 	suite_add(tests, "swap");
+	suite_add(tests, "set");
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
 	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);
 	tcase_add_loop_test(deaths, whatever_dies_turns_go_on, 0, TURNS);
+	tcase_add_loop_test(deaths, whatever_dies_a_set_is_here_or_there, 0, SET_HOPS / AT_A_TIME);
 	suite_add_tcase(suite, deaths);
 	kills = suite_case(suite, "kills");
 	tcase_add_loop_test(kills, whatever_dies_it_is_here_or_there, HOPS, KINDS * HOPS);
 	tcase_add_loop_test(kills, whatever_dies_turns_go_on, TURNS, KINDS * TURNS);
+	tcase_add_loop_test(kills, whatever_dies_a_set_is_here_or_there, SET_HOPS / AT_A_TIME,
+		SET_KINDS * SET_HOPS / AT_A_TIME);
 	return suite_run(suite);
 }
