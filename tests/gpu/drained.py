@@ -3,8 +3,8 @@
 
 usage: drained.py [--build BUILD] [--times N] [--seed SEED]
 
-A training and a decoder in a CUDA graph run once undisturbed. Then they run side by side, and the device is drained and
-refilled N times (12) at random moments. In between no process of the service has a file of the driver open, or is among
+A training, a decoder in a CUDA graph, and two processes that share tensors run once undisturbed. Then they run side by
+side, and the device is drained and refilled N times (12) at random moments. In between no process of the service has a file of the driver open, or is among
 those that nvidia-smi lists, and every other time the daemon is killed. The programs are those of suspended_training.py.
 Exit status: 1 if a checksum differs, a program or an order fails, or something is open; 77 without a GPU or without
 PyTorch.
@@ -103,7 +103,7 @@ def play(system, times):
             raise Failed(f"{name} has computed something else than undisturbed")
     if not done:
         raise Failed("the programs were over before anything happened")
-    print(f"ok    the device was drained {done} times beneath {' and '.join(STEPS)}")
+    print(f"ok    the device was drained {done} times beneath {', '.join(STEPS)}")
     # Nobody has it: drained and refilled all the same.
     order(system, "drain")
     expect_left(system)

@@ -3,9 +3,10 @@
 
 usage: suspended_training.py [--build BUILD] [--times N] [--seed SEED]
 
-A training and a decoder in a CUDA graph run once undisturbed. Then they run side by side, each paused, suspended and
-resumed N times (20) at random moments; beside some of them a program faults. Exit status: 1 if a checksum differs or a
-program or an order fails, 77 without a GPU or without PyTorch.
+A training, a decoder in a CUDA graph, and two processes that share tensors (torch.multiprocessing) run once undisturbed.
+Then they run side by side, each paused, suspended and resumed N times (20) at random moments, of the two processes one;
+beside some of them a program faults. Exit status: 1 if a checksum differs or a program or an order fails, 77 without a
+GPU or without PyTorch.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 PATIENCE = 240
-STEPS = {"train": 600, "decode": 3000}
+STEPS = {"train": 600, "decode": 3000, "share": 1500}
 
 
 # The programs. Each ends with a checksum of all that it has computed.
@@ -90,6 +91,51 @@ def decode():
             seen.append(state.clone())
     torch.cuda.synchronize()
     checksum([*weights, *seen])
+
+
+def change(tensors, weight):
+    import torch
+
+    for tensor in tensors:
+        tensor.copy_(torch.tanh(tensor @ weight))
+    torch.cuda.synchronize()
+
+
+def sharer(connection):
+    """The other process: changes the first one's tensors in its turn."""
+    import torch
+
+    torch.manual_seed(4)
+    weight = torch.randn(1024, 1024, device="cuda") / 32
+    shared = connection.recv()
+    while connection.recv() == "go on":
+        change(shared, weight)
+        connection.send("done")
+
+
+def share():
+    import torch
+
+    torch.manual_seed(3)
+    weight = torch.randn(1024, 1024, device="cuda") / 32
+    shared = [torch.randn(1024, 1024, device="cuda") for _ in range(16)]
+    context = torch.multiprocessing.get_context("spawn")
+    connection, other_end = context.Pipe()
+    other = context.Process(target=sharer, args=(other_end,))
+    other.start()
+    torch.cuda.synchronize()
+    connection.send(shared)
+    for step in range(STEPS["share"]):
+        connection.send("go on")
+        connection.recv()
+        change(shared, weight)
+        if not step:
+            print("ready", flush=True)
+    connection.send("end")
+    other.join()
+    if other.exitcode:
+        return 3
+    checksum([weight, *shared])
 
 
 def fault():
