@@ -49,11 +49,30 @@ static uint64_t beyond(const struct session *session)
 	return held > own ? held - own : 0;
 }
 
+/* Apart from what it shares. */
 static bool may_go(const struct session *session, const struct session *asker)
 {
 	return !swap_is_with(session, asker) && session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP &&
 	       session->memory == SESSION_MEMORY_HERE && session_is_live(session) && !session->request &&
 	       !session->holdings.backed_count && beyond(session);
+}
+
+/* The session's memory that the asker could have. Looks at all of it. */
+static uint64_t within_reach(const struct session *session, const struct session *asker)
+{
+	return may_go(session, asker) && !swap_shares(session) ? beyond(session) : 0;
+}
+
+/* Begins a choice without the sessions that share. Return: its number */
+static uint64_t begin_choice(const struct session *asker)
+{
+	uint64_t choice = ++asker->daemon->choices;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
+		if (may_go(session, asker) && swap_shares(session))
+			session->passed_over = choice;
+	return choice;
 }
 
 /* Time of the session's latest known activity. */
@@ -124,7 +143,7 @@ static struct session *find_working(const struct session *asker, uint64_t choice
  * used. */
 static uint64_t out_of_reach(const struct session *session, const struct session *asker)
 {
-	uint64_t stays = session->holdings.owned_bytes - (may_go(session, asker) ? beyond(session) : 0);
+	uint64_t stays = session->holdings.owned_bytes - within_reach(session, asker);
 	bool is_kept = !swap_is_with(session, asker) && session->state == SESSION_SERVED &&
 		       session->terms.memory_policy != CONFIG_MEMORY_POLICY_EVICT;
 
@@ -164,7 +183,7 @@ static bool displace(struct session *session, struct session *asker, enum swap_m
 	char what[160];
 
 	session->passed_over = choice;
-	if ((manner == SWAP_AT_REST && has_work(session)) || swap_shares(session))
+	if (manner == SWAP_AT_REST && has_work(session))
 		return false;
 	daemon->displacing++;
 	reclaim_begin(daemon);
@@ -227,7 +246,7 @@ static uint64_t next_stayed_us(const struct session *asker, uint64_t now_us)
 
 static bool displace_resting(struct session *asker)
 {
-	uint64_t choice = ++asker->daemon->choices;
+	uint64_t choice = begin_choice(asker);
 	struct session *session;
 
 	while ((session = find_resting(asker, choice)))
@@ -238,7 +257,7 @@ static bool displace_resting(struct session *asker)
 
 static bool displace_working(struct session *asker)
 {
-	uint64_t choice = ++asker->daemon->choices;
+	uint64_t choice = begin_choice(asker);
 	struct session *session;
 
 	while ((session = find_working(asker, choice)))
@@ -299,7 +318,7 @@ uint64_t swap_spare(const struct session *asker)
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
 		return 0;
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (may_go(session, asker) && free_to_go_us(session) <= now_us)
-			spare += beyond(session);
+		if (free_to_go_us(session) <= now_us)
+			spare += within_reach(session, asker);
 	return spare < swap_room(asker->daemon) ? spare : swap_room(asker->daemon);
 }

@@ -10,7 +10,6 @@
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
 
-#define WORDS	   (UINT64_C(66) << 18) /* 66 MiB: more than is copied at a time */
 #define PAGE_BYTES (UINT64_C(2) << 20)
 
 /* What members send each other. */
@@ -29,6 +28,8 @@ struct member {
 	CUevent event; /* behind the first one's latest count */
 	uint32_t counted, others;
 };
+
+uint64_t family_words = UINT64_C(66) << 18;
 
 static int between[2] = {-1, -1}, late[2] = {-1, -1};
 static unsigned next_number;
@@ -87,7 +88,7 @@ static void give(struct member *member, int socket)
 {
 	struct offer offer;
 
-	member->words = belongings_filled(WORDS);
+	member->words = belongings_filled(family_words);
 	ck_cuda(cuEventCreate(&member->event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	ck_cuda(cuIpcGetMemHandle(&offer.memory, member->words));
 	ck_cuda(cuIpcGetEventHandle(&offer.event, member->event));
@@ -122,10 +123,10 @@ static void take(struct member *member, int socket)
 
 static CUresult is_whole(CUdeviceptr memory, bool *ret_whole)
 {
-	uint32_t *words = malloc(WORDS * 4);
-	CUresult r = cuMemcpyDtoH_v2(words, memory, WORDS * 4);
+	uint32_t *words = malloc(family_words * 4);
+	CUresult r = cuMemcpyDtoH_v2(words, memory, family_words * 4);
 
-	for (uint64_t i = 0; !r && i < WORDS; i++)
+	for (uint64_t i = 0; !r && i < family_words; i++)
 		*ret_whole &= words[i] == belongings_word(i);
 	free(words);
 	return r;

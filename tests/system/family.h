@@ -4,9 +4,15 @@
 #ifndef FRMPS_TESTS_SYSTEM_FAMILY_H
 #define FRMPS_TESTS_SYSTEM_FAMILY_H
 
+#include <stdint.h>
+
 #include "tests/system/program.h"
 
 #define FAMILY 2
+
+/* Words of the memory that they share by a handle, which is set before they start: 66 MiB, which
+ * are more than is copied at a time. */
+extern uint64_t family_words;
 
 /* The first exports, the second imports. */
 struct family {
@@ -23,7 +29,7 @@ struct family family_begin(int rounds);
 struct family family_begin_busy(void);
 /** Both do their next step, one after the other, and the second sees what the first has done. */
 void family_see_it_work(const struct family *family);
-/** Exit statuses: 0 it is all there and works, 2 it is not, 3 told an error. Checks for 0. */
+/** Ends them. Exit statuses: 0 it is all there and works, 2 it is not, 3 told an error. Checks for 0. */
 void family_end(struct family *family);
 
 /** A child that has a session; at an order it imports what the first has exported, looks at it,

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/family.h"
 #include "tests/system/program.h"
 
 #define POINTS	   8
@@ -49,6 +51,7 @@ static struct service service;
 static struct failing_page *page;
 static void *image, *source;
 static struct child witness;
+static struct family family; /* at rest, unless all are to move */
 static bool is_full, has_findings;
 
 /* What a service at rest has. */
@@ -264,7 +267,7 @@ static int end_of(pid_t pid)
 
 struct view {
 	pid_t daemon, keeper, active, standby;
-	long long witness; /* its session */
+	long long witness, relative; /* sessions: its, and that of one of the family */
 	struct footprint footprint;
 	bool rests; /* everything that a service at rest has is there, and nothing else */
 };
@@ -296,6 +299,8 @@ static void look_at_domain(const json_t *domain, struct view *view)
 	json_array_foreach (json_object_get(domain, "clients"), i, one) {
 		if (pid_in(one) == witness.pid)
 			view->witness = json_integer_value(json_object_get(one, "session"));
+		if (pid_in(one) == family.members[0].pid)
+			view->relative = json_integer_value(json_object_get(one, "session"));
 		view->footprint.bytes += json_integer_value(json_object_get(one, "memory_bytes")) +
 					 json_integer_value(json_object_get(one, "host_bytes"));
 	}
@@ -332,7 +337,7 @@ static bool is_same(const struct footprint *left, const struct footprint *right)
 
 static bool rests(struct view *view)
 {
-	return look(view) && view->rests && view->footprint.sessions == 1;
+	return look(view) && view->rests && view->footprint.sessions == 1 + FAMILY;
 }
 
 /* Asks until the service rests as usual. Return: false if it does not come to rest in time */
@@ -364,17 +369,52 @@ static bool learn_usual(void)
 	return looks == LOOKS;
 }
 
+/* Return: whether it makes progress */
+static bool goes_on(const struct child *child, int rounds)
+{
+	struct pollfd wait = {.fd = child->progress, .events = POLLIN};
+	char byte;
+
+	while (rounds--)
+		if (poll(&wait, 1, PATIENCE_S * 1000) != 1 || read(child->progress, &byte, 1) != 1)
+			return false;
+	return true;
+}
+
 /* Return: whether the other program goes on */
 static bool witness_goes_on(int rounds)
 {
-	struct pollfd wait = {.fd = witness.progress, .events = POLLIN};
-	char byte;
-
 	child_drain(&witness);
-	while (rounds--)
-		if (poll(&wait, 1, PATIENCE_S * 1000) != 1 || read(witness.progress, &byte, 1) != 1)
+	return goes_on(&witness, rounds);
+}
+
+/* Return: whether those go on that share */
+static bool family_goes_on(void)
+{
+	for (int i = 0; i < FAMILY; i++) {
+		child_order(&family.members[i]);
+		if (!goes_on(&family.members[i], 1))
 			return false;
+	}
 	return true;
+}
+
+/* Return: as end_of() of one that has ended already */
+static int end_family(void)
+{
+	int end = RIGHT;
+
+	for (int i = 0; i < FAMILY; i++) {
+		struct child *child = &family.members[i];
+		bool runs = child_runs(child);
+		int status;
+
+		if (runs)
+			kill(child->pid, SIGKILL);
+		status = child_end(child);
+		end = runs || end ? end : status;
+	}
+	return end;
 }
 
 /* Return: false if the service does not work without failures either */
@@ -382,6 +422,8 @@ static bool start(void)
 {
 	if (!service_start_configured(&service, "quarantine_faults = 0\nrecovery = replay\n"))
 		return false;
+	family_words = UINT64_C(1) << 18;
+	family = family_begin(INT_MAX);
 	witness = child_start(witness_all);
 	if (!witness_goes_on(2) || end_of(spawn(run_program, 0)) != RIGHT)
 		return false;
@@ -400,6 +442,7 @@ static int stop(void)
 	end = end_of(witness.pid);
 	close(witness.progress);
 	close(witness.orders);
+	end = end ? end : end_family();
 	/* Its crashes are looked at one by one. */
 	service.crashes = 1000;
 	if (service_stop(&service) && !end)
@@ -416,7 +459,7 @@ enum trouble {
 	NO_TROUBLE,
 	DAEMON_IS_KILLED,
 	EXECUTOR_IS_KILLED,
-	WITNESS_IS_SUSPENDED, /* while it works, and resumed */
+	WITNESS_IS_SUSPENDED, /* while it works, and resumed; the family, too */
 	DEVICE_IS_DRAINED,    /* while it works, and refilled: all workers are other ones then */
 	SERVICE_STARTS,
 };
@@ -488,12 +531,16 @@ static bool command(const char *verb, long long session, const char *how)
 	return !ask_with(service.socket, verb, &arguments, PATIENCE_S, NULL, reason, sizeof(reason));
 }
 
-static void suspend(long long session)
+static void suspend(const struct view *view)
 {
-	command("suspend", session, "now");
+	const long long sessions[] = {view->witness, view->relative};
+
+	for (int i = 0; i < 2; i++)
+		command("suspend", sessions[i], "now");
 	/* Another daemon may have to be there first. */
-	for (int i = 0; i < 3 && !command("resume", session, NULL); i++)
-		pass_time(20);
+	for (int i = 0; i < 2; i++)
+		for (int j = 0; j < 3 && !command("resume", sessions[i], NULL); j++)
+			pass_time(20);
 }
 
 static bool order(const char *verb)
@@ -519,9 +566,15 @@ static void make_trouble(const struct target *target, const struct view *view)
 	if (target->trouble == EXECUTOR_IS_KILLED)
 		kill(view->active, SIGKILL);
 	if (target->trouble == WITNESS_IS_SUSPENDED)
-		suspend(view->witness);
+		suspend(view);
 	if (target->trouble == DEVICE_IS_DRAINED)
 		drain();
+}
+
+/* Those that share move, too. */
+static bool moves_all(const struct target *target)
+{
+	return target->trouble == WITNESS_IS_SUSPENDED || target->trouble == DEVICE_IS_DRAINED;
 }
 
 static pid_t process_of(const struct target *target, const struct view *view)
@@ -565,9 +618,11 @@ static bool try_point(const struct target *target, enum failing_call call, long 
 			: end < 0    ? "the program hangs"
 				     : "the program ends by a signal, or with an error for no reason",
 			end);
-	if (target->trouble == WITNESS_IS_SUSPENDED)
+	if (target->trouble == WITNESS_IS_SUSPENDED) {
 		command("resume", before.witness, NULL);
-	if (!witness_goes_on(2)) {
+		command("resume", before.relative, NULL);
+	}
+	if (!witness_goes_on(2) || (moves_all(target) && !family_goes_on())) {
 		*ret_spoilt = true;
 		return failed;
 	}

@@ -1078,12 +1078,12 @@ TEST(set, exported_memory_that_is_away_ends_with_its_last_program)
 {
 	struct wire_message wish = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = HANDLE}};
 	uint64_t token[2];
+	int file;
 
 	boot_two(token);
 	ask_as(&client, &wish);
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
-	/* The descriptor stays open. */
-	fake->packet.fd_count = 0;
+	file = packet_take_fd(&fake->packet, 0);
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
@@ -1095,6 +1095,7 @@ TEST(set, exported_memory_that_is_away_ends_with_its_last_program)
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(exports_unheld_bytes(&fake->daemon.exports), 0);
 	ck_assert_uint_eq(swapped(), 0);
+	close(file);
 	end_set(false, true);
 }
 
