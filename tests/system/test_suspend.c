@@ -658,8 +658,8 @@ TEST(suspend_4, who_is_to_stay_away_holds_up_those_that_share)
 		child_drain(other);
 		ck_assert(!order_number("resume", status_session(&service, other->pid), text, sizeof(text)));
 		ck_assert_msg(strstr(text, "until it is resumed"), "%s", text);
-		pass_time(100);
-		ck_assert(!child_progresses(one) && !child_progresses(other));
+		pass_time(200);
+		ck_assert(family_stands_still(one) && family_stands_still(other));
 		ck_assert(are_in_state(&family, "suspended"));
 		order("resume", one);
 		child_wait(one, 2);
