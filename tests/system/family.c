@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -231,14 +230,6 @@ void family_see_it_work(const struct family *family)
 {
 	for (int i = 0; i < FAMILY; i++)
 		see_it_work(&family->members[i]);
-}
-
-bool family_stands_still(const struct child *member)
-{
-	int reports;
-
-	ck_assert_int_eq(ioctl(member->progress, FIONREAD, &reports), 0);
-	return reports <= 1;
 }
 
 void family_end(struct family *family)

@@ -4,7 +4,6 @@
 #ifndef FRMPS_TESTS_SYSTEM_FAMILY_H
 #define FRMPS_TESTS_SYSTEM_FAMILY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "tests/system/program.h"
@@ -30,9 +29,6 @@ struct family family_begin(int rounds);
 struct family family_begin_busy(void);
 /** Both do their next step, one after the other, and the second sees what the first has done. */
 void family_see_it_work(const struct family *family);
-/** Whether a busy member that is stopped stands still: what it did on the device before may be one
- * more round, and no more. Before: child_drain(), and some time */
-bool family_stands_still(const struct child *member);
 /** Ends them. Exit statuses: 0 it is all there and works, 2 it is not, 3 told an error. Checks for
  * 0. */
 void family_end(struct family *family);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -88,6 +89,14 @@ bool child_progresses(const struct child *child)
 	struct pollfd p = {.fd = child->progress, .events = POLLIN};
 
 	return poll(&p, 1, 0) == 1;
+}
+
+bool child_stands_still(const struct child *child)
+{
+	int reports;
+
+	ck_assert_int_eq(ioctl(child->progress, FIONREAD, &reports), 0);
+	return reports <= 1;
 }
 
 bool child_runs(const struct child *child)

@@ -41,6 +41,9 @@ void child_wait(const struct child *child, int bytes);
 void child_drain(const struct child *child);
 /** Whether there is progress that was not waited for. */
 bool child_progresses(const struct child *child);
+/** Whether a child that worked has been stopped: it may report one more round that it did on the
+ * device before. Before: child_drain(), and some time */
+bool child_stands_still(const struct child *child);
 /** Whether the child has not ended. */
 bool child_runs(const struct child *child);
 void child_order(const struct child *child);

@@ -762,7 +762,7 @@ TEST(service, who_shares_with_a_checkpointed_program_waits)
 		ck_assert_int_eq(state_of(other->pid), RUNNING);
 		child_drain(other);
 		pass_time(200);
-		ck_assert(family_stands_still(other));
+		ck_assert(child_stands_still(other));
 		take(&steps[2], one->pid);
 		/* Only the second one waits for events of the other. */
 		if (one == &family.members[1])

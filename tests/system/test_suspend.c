@@ -465,7 +465,7 @@ TEST(suspend_3, one_that_works_goes_at_once_if_it_must)
 		see_it_suspended(&child);
 		child_drain(&child);
 		pass_time(200);
-		ck_assert(!child_progresses(&child));
+		ck_assert(child_stands_still(&child));
 		see_it_suspended(&child);
 		order("resume", &child);
 	}
@@ -659,7 +659,7 @@ TEST(suspend_4, who_is_to_stay_away_holds_up_those_that_share)
 		ck_assert(!order_number("resume", status_session(&service, other->pid), text, sizeof(text)));
 		ck_assert_msg(strstr(text, "until it is resumed"), "%s", text);
 		pass_time(200);
-		ck_assert(family_stands_still(one) && family_stands_still(other));
+		ck_assert(child_stands_still(one) && child_stands_still(other));
 		ck_assert(are_in_state(&family, "suspended"));
 		order("resume", one);
 		child_wait(one, 2);

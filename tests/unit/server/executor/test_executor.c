@@ -719,7 +719,7 @@ TEST(role, windows_have_one_owner)
 /* A window for pinned memory of the program's session on another device. */
 TEST(role, pinned_memory_has_further_windows)
 {
-	const uint64_t far = UINT64_C(0x200000000000), room = UINT64_C(64) << 30;
+	const uint64_t far = window_of(64), room = UINT64_C(64) << 20;
 	struct wire_message reserve = {
 		.type = WIRE_RESERVE_WINDOW, .window = {.address = far, .bytes = room, .host = true}};
 	void *at = (void *)(uintptr_t)far;
