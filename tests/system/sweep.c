@@ -434,7 +434,7 @@ static bool start(void)
 /* Return: the witness's end, as end_of() */
 static int stop(void)
 {
-	int end;
+	int end, family_end;
 
 	child_order(&witness);
 	/* It may wait for a reader. */
@@ -442,7 +442,8 @@ static int stop(void)
 	end = end_of(witness.pid);
 	close(witness.progress);
 	close(witness.orders);
-	end = end ? end : end_family();
+	family_end = end_family();
+	end = end ? end : family_end;
 	/* Its crashes are looked at one by one. */
 	service.crashes = 1000;
 	if (service_stop(&service) && !end)
