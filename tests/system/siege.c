@@ -97,9 +97,6 @@ static void crash(void)
 
 static void fault(void)
 {
-	/* Each says what it got. */
-	if (!freopen("/dev/null", "w", stderr))
-		_exit(91);
 	for (;;)
 		run_child(crash);
 }
@@ -112,6 +109,9 @@ static void begin_siege(pid_t *pids, int sessions, int way)
 		pids[i] = fork();
 		if (pids[i] == 0) {
 			become(HOSTILE);
+			/* Each says what it got, or that it was refused. */
+			if (!freopen("/dev/null", "w", stderr))
+				_exit(91);
 			ways[way < 0 ? i % 3 : way]();
 			_exit(0);
 		}
