@@ -41,6 +41,15 @@ pid_t status_daemon(const struct service *service)
 	return pid;
 }
 
+pid_t status_holder(const struct service *service)
+{
+	json_t *status = status_of(service);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
+
+	json_decref(status);
+	return pid;
+}
+
 pid_t status_active(const struct service *service)
 {
 	json_t *json = status_of(service), *domain, *executor;

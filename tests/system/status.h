@@ -16,6 +16,8 @@ json_t *status_of(const struct service *service);
 int64_t status_counter(const struct service *service, const char *name);
 /** The process of the daemon, which is not the service's main one. */
 pid_t status_daemon(const struct service *service);
+/** The process that keeps what outlives the daemon. */
+pid_t status_holder(const struct service *service);
 /** The process of the active executor, of one domain at most. */
 pid_t status_active(const struct service *service);
 /** What a status says of a program's session; NULL: it has none. */

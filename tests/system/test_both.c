@@ -853,15 +853,6 @@ TEST(wrong, a_dead_daemon_stops_nothing)
 	ck_assert_int_eq(child_end(&child), 0);
 }
 
-static pid_t holder_of(unsigned number)
-{
-	json_t *status = status_of(both_device(number));
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
-
-	json_decref(status);
-	return pid;
-}
-
 /* All that serves device 1 goes. */
 static int lose_one(int progress, int orders)
 {
@@ -893,7 +884,7 @@ TEST(wrong, a_lost_device_leaves_the_other)
 	both_start();
 	child = child_start(lose_one);
 	child_wait(&child, 1);
-	kill(holder_of(1), SIGKILL);
+	kill(status_holder(both_device(1)), SIGKILL);
 	ck_assert(service_log_wait(&both_service, "device 1 is not served at the moment", 1, 60));
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);

@@ -466,15 +466,6 @@ TEST(devices, a_dead_daemon_stays_on_its_device)
 	ck_assert_int_eq(child_end(&same), 0);
 }
 
-static pid_t holder_of(unsigned number)
-{
-	json_t *status = status_of(device(number));
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
-
-	json_decref(status);
-	return pid;
-}
-
 static int work_on(int ordinal)
 {
 	CUdeviceptr p;
@@ -491,7 +482,7 @@ TEST(devices, a_device_without_processes_is_served_again)
 	start("2", "devices = all\n");
 	beside = survivor_on(0);
 	same = survivor_on(1);
-	kill(holder_of(1), SIGKILL);
+	kill(status_holder(device(1)), SIGKILL);
 	ck_assert(service_log_wait(&service, "device 1 is not served at the moment", 1, SECONDS));
 	goes_on(&beside);
 	/* Its checks end it with another status, or a signal: what matters is that it is told. */

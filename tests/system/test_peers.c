@@ -110,19 +110,28 @@ static int export_file(int unused)
 	return works(0, 4) ? 0 : 2;
 }
 
+/* The memory of a descriptor that the other one passes. */
+static CUmemGenericAllocationHandle import_passed(void)
+{
+	CUmemGenericAllocationHandle handle;
+	int fd;
+
+	pass_fd(ends[1], &fd, false);
+	ck_cuda(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(fd);
+	return handle;
+}
+
 static int import_file(int unused)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
 	char byte;
-	int fd;
 
 	(void)unused;
 	open_one(1);
-	pass_fd(ends[1], &fd, false);
-	ck_cuda(cuMemImportFromShareableHandle(
-		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	close(fd);
+	handle = import_passed();
 	address = map_here(handle, 1);
 	ck_assert(mix(1, address, address, 3, NULL) == CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
@@ -250,14 +259,10 @@ static int import_host_file(int unused)
 	CUdeviceptr address;
 	uint32_t *words;
 	char byte;
-	int fd;
 
 	(void)unused;
 	open_one(1);
-	pass_fd(ends[1], &fd, false);
-	ck_cuda(cuMemImportFromShareableHandle(
-		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	close(fd);
+	handle = import_passed();
 	words = map_host_here(&handle, 1);
 	address = (CUdeviceptr)(uintptr_t)words;
 	ck_cuda(mix(1, address, address, 3, NULL));
@@ -766,15 +771,6 @@ static int outlast(int progress, int orders)
 	return works(1, 4) ? 0 : 2;
 }
 
-static pid_t holder_of(unsigned number)
-{
-	json_t *status = status_of(both_device(number));
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
-
-	json_decref(status);
-	return pid;
-}
-
 TEST(wrong, memory_of_a_lost_device_stays)
 {
 	struct child child;
@@ -782,7 +778,7 @@ TEST(wrong, memory_of_a_lost_device_stays)
 	both_start();
 	child = child_start(outlast);
 	child_wait(&child, 1);
-	kill(holder_of(0), SIGKILL);
+	kill(status_holder(both_device(0)), SIGKILL);
 	ck_assert(service_log_wait(&both_service, "device 0 is not served at the moment", 1, 60));
 	end_well(&child);
 }

@@ -616,15 +616,6 @@ static int outlast(int progress, int orders)
 	return works(1, 4) ? 0 : 2;
 }
 
-static pid_t holder_of(unsigned number)
-{
-	json_t *status = status_of(both_device(number));
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "holder"));
-
-	json_decref(status);
-	return pid;
-}
-
 TEST(wrong, it_stays_when_its_device_is_lost)
 {
 	struct child child;
@@ -632,7 +623,7 @@ TEST(wrong, it_stays_when_its_device_is_lost)
 	both_start();
 	child = child_start(outlast);
 	child_wait(&child, 1);
-	kill(holder_of(0), SIGKILL);
+	kill(status_holder(both_device(0)), SIGKILL);
 	ck_assert(service_log_wait(&both_service, "device 0 is not served at the moment", 1, 60));
 	end_well(&child);
 }

@@ -551,9 +551,10 @@ static void strike(enum kind kind)
 	}
 }
 
-/* Out, and if that is done in so many messages, on the way back. Return: whether it was over before
- * these were needed */
-static bool go(int hops)
+/* Out, and if that is done in so many messages, on the way back.
+ * @other: of its set: at no moment one of the two is out, and the other is not; NULL: alone
+ * Return: whether it was over before these were needed */
+static bool go(int hops, const struct session *other)
 {
 	bool out = false;
 
@@ -565,6 +566,8 @@ static bool go(int hops)
 		}
 		if (!serve_one())
 			return true;
+		if (other)
+			ck_assert_int_eq(session->memory, other->memory);
 	}
 	return false;
 }
@@ -586,7 +589,7 @@ START_TEST(whatever_dies_it_is_here_or_there)
 	enum kind kind = (enum kind)(_i / HOPS);
 
 	boot();
-	go(_i % HOPS);
+	go(_i % HOPS, NULL);
 	strike(kind);
 	if (kind != CLIENT) {
 		settle(session);
@@ -816,7 +819,7 @@ TEST(swap, what_is_guaranteed_does_not_go)
 TEST(swap, every_message_was_there)
 {
 	boot();
-	ck_assert(go(HOPS - 1));
+	ck_assert(go(HOPS - 1, NULL));
 	expect_here();
 	end(true);
 }
@@ -1139,28 +1142,10 @@ TEST(set, what_is_guaranteed_to_its_members_lets_it_come_back)
 	end_set(true, true);
 }
 
-/* As go(). At no moment one of the two is out, and the other is not. */
-static bool go_as_set(int hops)
-{
-	bool out = false;
-
-	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
-	for (int i = 0; i < hops; i++) {
-		if (!out && session->memory == SESSION_MEMORY_AWAY) {
-			out = true;
-			swap_end(session, on_done, NULL);
-		}
-		if (!serve_one())
-			return true;
-		ck_assert_int_eq(session->memory, asking->memory);
-	}
-	return false;
-}
-
 static void strike_set(enum kind kind, int hops)
 {
 	boot_set();
-	go_as_set(hops);
+	go(hops, asking);
 	strike(kind);
 	settle(kind == CLIENT ? asking : session);
 	/* An earlier keeper's memory is not released by name. */
@@ -1199,7 +1184,7 @@ END_TEST
 TEST(set, every_message_of_both_was_there)
 {
 	boot_set();
-	ck_assert(go_as_set(SET_HOPS - 1));
+	ck_assert(go(SET_HOPS - 1, asking));
 	expect_set_here();
 	end_set(true, true);
 }
