@@ -232,19 +232,14 @@ static bool is_elsewhere(const struct copy_side *side)
 	return side->place == COPY_DEVICE && !copy_reaches(side);
 }
 
-/* Whether an asynchronous copy accesses a side in the order of the stream (stage/copy.h). */
-static bool is_in_order(const struct copy_side *side)
-{
-	return side->place != COPY_PAGEABLE || side->registered;
-}
-
-/* A copy that goes through pinned memory of both devices (stage/ferry.h). */
+/* A copy that goes through pinned memory of both devices (stage/ferry.h), in the order of the
+ * stream. */
 static CUresult add_ferry(struct maker *maker, const struct graph_node *node, const struct copy_side *dst,
 	const struct copy_side *src, uint32_t begin)
 {
 	struct item *item;
 
-	if (!is_in_order(dst) || !is_in_order(src))
+	if (copy_is_plain(dst) || copy_is_plain(src))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	item = add_item(maker, true);
 	if (!item)

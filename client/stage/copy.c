@@ -326,17 +326,11 @@ static void copy_late(void *user)
 	free(late);
 }
 
-/* Memory that the call reads or writes before the return. */
-static bool is_plain(const struct copy_side *side)
-{
-	return side->place == COPY_PAGEABLE && !side->registered;
-}
-
 /* Programs treat managed memory as the device's, and do not wait for its asynchronous copies,
  * except for copies to pageable memory, and for large copies from pageable memory. */
 static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
-	if (is_plain(src))
+	if (copy_is_plain(src))
 		return dst->managed && box_bytes(box) <= LATE_MOST;
 	return (dst->place == COPY_PINNED || dst->registered) && (dst->managed || src->managed);
 }
@@ -344,13 +338,13 @@ static bool is_late(const struct box *box, const struct copy_side *dst, const st
 static CUresult copy_here_late(
 	const struct box *box, const struct copy_side *src, struct client_stream *stream)
 {
-	struct late *late = malloc(sizeof(*late) + (is_plain(src) ? box_bytes(box) : 0));
+	struct late *late = malloc(sizeof(*late) + (copy_is_plain(src) ? box_bytes(box) : 0));
 	CUresult r;
 
 	if (!late)
 		return copy_here(box, stream);
 	late->box = *box;
-	if (is_plain(src)) {
+	if (copy_is_plain(src)) {
 		struct box in = *box;
 
 		in.dst = late->box.src = staged_side(box, (uint64_t)(uintptr_t)late->bytes);
@@ -466,7 +460,7 @@ static CUresult copy_far(const struct box *box, const struct copy_side *dst, con
 
 	near.dst.address += dst->shift;
 	near.src.address += src->shift;
-	if (is_alone && (waits || (!to && is_plain(dst)) || (!from && is_plain(src))))
+	if (is_alone && (waits || (!to && copy_is_plain(dst)) || (!from && copy_is_plain(src))))
 		return copy_there(*box, to ? to : from, stream, how);
 	if (waits)
 		r = wait_for_others(dst, stream);

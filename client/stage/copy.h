@@ -54,6 +54,12 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 /** True if the device of the calling thread's session reaches the side. */
 bool copy_reaches(const struct copy_side *side);
 
+/** True for memory that a call reads or writes before its return. */
+static inline bool copy_is_plain(const struct copy_side *side)
+{
+	return side->place == COPY_PAGEABLE && !side->registered;
+}
+
 /* Properties of a copy's call. */
 #define COPY_ASYNC 1u /* an asynchronous call */
 #define COPY_DST_DEVICE                                                                                      \

@@ -145,16 +145,9 @@ void swap_call(struct session *session)
 void swap_take_wanted(struct worker *worker, uint64_t number)
 {
 	struct session *session = domain_find_session(worker->domain, number);
-	struct swap *swap = session ? session->swap : NULL;
 
-	if (!swap || session_is_paused(session) || is_being_paused(swap))
-		return;
-	if (is_leaving(swap) && swap->manner == SWAP_AT_REST) {
-		swap_stay(swap, CUDA_ERROR_NOT_READY, swap_obstacle_of(session, SWAP_HAS_WORK));
-		return;
-	}
-	swap_want(swap);
-	swap_begin_return(swap);
+	if (session)
+		swap_holds(session);
 }
 
 void swap_look_into(struct domain *domain)
