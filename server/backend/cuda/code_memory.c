@@ -33,10 +33,29 @@
 
 #define NO_GRANULE UINT64_MAX
 
+/* Of a session's range; places after these are given out once. 32 bytes each. */
+#define GIVEN_MOST 65536u
+
+enum given_state {
+	GIVEN_NEW, /* in use; nobody has entered code there */
+	GIVEN_CODE,
+	GIVEN_LEFT_NEW, /* as above, and given back */
+	GIVEN_LEFT_CODE,
+};
+
+/* A place in a session's range that was given out. */
+struct given {
+	uint64_t start, end; /* offsets */
+	uint64_t code_hash;  /* GIVEN_CODE, GIVEN_LEFT_CODE */
+	enum given_state state;
+};
+
 struct range {
 	uint64_t at, bytes, used; /* used: offset of the first address that was not given out */
 	uint64_t open;	  /* the granule where the next place begins; NO_GRANULE: none is mapped for that */
 	uint16_t *places; /* by granule: number of places, plus 1 if open. 0: not mapped */
+	struct given *given; /* by address; none of the common range */
+	uint32_t given_count, given_room;
 };
 
 static struct {
@@ -112,21 +131,79 @@ static bool open_range(struct range *range, uint64_t at, uint64_t bytes)
 	return range->places;
 }
 
+/* Return: where a place ends; 0: there is no room for it */
+static uint64_t end_of(const struct range *range, uint64_t start, uint64_t bytes)
+{
+	if (start >= range->bytes || bytes > range->bytes - start ||
+		range->bytes - start - bytes < APART_BYTES + ALIGNMENT)
+		return 0;
+	return (start + bytes + APART_BYTES + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+/* After everything that was given out. */
 static CUresult take(struct range *range, uint64_t start, uint64_t bytes, struct code_memory *ret)
 {
-	uint64_t end;
-	CUresult code;
+	uint64_t end = end_of(range, start, bytes);
+	CUresult code = end && start >= range->used ? enter_all(range, start, end) : CUDA_ERROR_NOT_SUPPORTED;
 
-	if (start < range->used || start >= range->bytes || bytes > range->bytes - start ||
-		range->bytes - start - bytes < APART_BYTES + ALIGNMENT)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	end = (start + bytes + APART_BYTES + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
-	code = enter_all(range, start, end);
 	if (code)
 		return code;
 	keep_open(range, (end - 1) / GRANULE);
 	range->used = end;
 	*ret = (struct code_memory){range->at + start, end - start};
+	return CUDA_SUCCESS;
+}
+
+static int compare_starts(const void *one, const void *other)
+{
+	const struct given *a = one, *b = other;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* Return: NULL: no place that is known begins there */
+static struct given *find_given(const struct range *range, uint64_t start)
+{
+	const struct given wanted = {.start = start};
+
+	return range->given_count
+		       ? bsearch(&wanted, range->given, range->given_count, sizeof(wanted), compare_starts)
+		       : NULL;
+}
+
+/* If there is no memory, nobody gets the place again. */
+static void note_given(struct range *range, const struct code_memory *place)
+{
+	uint64_t start = place->at - range->at;
+	uint32_t room = range->given_room * 2 + 16;
+	struct given *grown;
+
+	if (range->given_count == GIVEN_MOST)
+		return;
+	if (range->given_count == range->given_room) {
+		grown = realloc(range->given, room * sizeof(*grown));
+		if (!grown)
+			return;
+		range->given = grown;
+		range->given_room = room;
+	}
+	range->given[range->given_count++] =
+		(struct given){.start = start, .end = start + place->bytes, .state = GIVEN_NEW};
+}
+
+/* A place that was given back. */
+static CUresult take_again(struct range *range, uint64_t start, uint64_t bytes, struct code_memory *ret)
+{
+	struct given *given = find_given(range, start);
+	CUresult code;
+
+	if (!given || given->state < GIVEN_LEFT_NEW || given->end != end_of(range, start, bytes))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	code = enter_all(range, start, given->end);
+	if (code)
+		return code;
+	given->state = given->state == GIVEN_LEFT_CODE ? GIVEN_CODE : GIVEN_NEW;
+	*ret = (struct code_memory){range->at + start, given->end - start};
 	return CUDA_SUCCESS;
 }
 
@@ -146,24 +223,51 @@ uint64_t code_memory_range(uint64_t window)
 CUresult code_memory_take_at(uint64_t window, uint64_t at, uint64_t bytes, struct code_memory *ret)
 {
 	struct range *range = &memory.sessions[(window >> WINDOW_SHIFT) % RANGE_COUNT];
+	CUresult code;
 
 	if (!open_range(range, code_memory_range(window), RANGE_BYTES) || (at && at < range->at) ||
 		at % ALIGNMENT)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return take(range, at ? at - range->at : range->used, bytes, ret);
+	if (at && at - range->at < range->used)
+		return take_again(range, at - range->at, bytes, ret);
+	code = take(range, at ? at - range->at : range->used, bytes, ret);
+	if (!code)
+		note_given(range, ret);
+	return code;
+}
+
+static struct range *range_of(uint64_t at)
+{
+	return at < RANGES_AT ? &memory.common : &memory.sessions[(at - RANGES_AT) / RANGE_BYTES];
+}
+
+CUresult code_memory_settle(const struct code_memory *place, uint64_t code_hash)
+{
+	const struct range *range = range_of(place->at);
+	struct given *given = place->bytes ? find_given(range, place->at - range->at) : NULL;
+
+	if (!given)
+		return CUDA_SUCCESS;
+	if (given->state == GIVEN_CODE && given->code_hash != code_hash)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	given->state = GIVEN_CODE;
+	given->code_hash = code_hash;
+	return CUDA_SUCCESS;
 }
 
 void code_memory_give(const struct code_memory *place)
 {
-	struct range *range = &memory.common;
+	struct range *range = range_of(place->at);
+	struct given *given;
 	uint64_t start, end;
 
 	if (!place->bytes)
 		return;
-	if (place->at >= RANGES_AT)
-		range = &memory.sessions[(place->at - RANGES_AT) / RANGE_BYTES];
 	start = place->at - range->at;
 	end = start + place->bytes;
+	given = find_given(range, start);
+	if (given)
+		given->state = given->state == GIVEN_CODE ? GIVEN_LEFT_CODE : GIVEN_LEFT_NEW;
 	for (uint64_t granule = start / GRANULE; granule * GRANULE < end; granule++)
 		leave(range, granule);
 }
@@ -187,7 +291,9 @@ CUresult code_memory_open(CUdevice device)
 void code_memory_close(void)
 {
 	free(memory.common.places);
-	for (uint32_t i = 0; i < RANGE_COUNT; i++)
+	for (uint32_t i = 0; i < RANGE_COUNT; i++) {
 		free(memory.sessions[i].places);
+		free(memory.sessions[i].given);
+	}
 	memset(&memory, 0, sizeof(memory));
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/hash.h"
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/code_memory.h"
 #include "server/backend/cuda/exception.h"
@@ -35,6 +36,7 @@ struct loader_module {
 	struct trampoline_set *bank;   /* NULL: its kernels read no constants */
 	struct loader_kernel **placed; /* by kernel; NULL: not on the device */
 	struct code_memory *code;      /* of the kernels; no bytes where a kernel is among the parts */
+	uint64_t code_hash;	       /* of the code among the parts */
 };
 
 static struct {
@@ -107,7 +109,7 @@ static struct loader_kernel *kernel_new(const struct kernels_kernel *from)
 }
 
 static CUresult write_code(
-	const struct loader_module *module, const struct kernels_kernel *from, struct loader_kernel *kernel)
+	struct loader_module *module, const struct kernels_kernel *from, struct loader_kernel *kernel)
 {
 	uint64_t bytes = kernels_code_bytes(&module->kernels, from);
 	uint8_t *code = malloc(bytes);
@@ -117,6 +119,8 @@ static CUresult write_code(
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	kernels_place(&module->kernels, from, code, kernel->tail_data);
 	result = code_memory_write(kernel->code, code, bytes);
+	if (from->is_named)
+		module->code_hash = hash_add(module->code_hash, code, bytes);
 	free(code);
 	return result;
 }
@@ -234,7 +238,7 @@ static CUresult place_named(struct loader_module *module)
 	for (uint32_t i = 0; !code && i < module->kernels.count; i++)
 		if (module->kernels.at[i].is_named)
 			code = place(module, i);
-	return code;
+	return code ? code : code_memory_settle(&module->parts, module->code_hash);
 }
 
 /* The description of a module's place: the number of its bank replaces the low bits of the
@@ -335,6 +339,7 @@ CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *ow
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->owner = owner;
 	module->cubin = *cubin;
+	module->code_hash = HASH_START;
 	code = load_parts(module, load, ret_why);
 	if (!code) {
 		*ret_module = module;

@@ -1,5 +1,5 @@
-// Memory for code, on a driver of the test's own: addresses are given out once, those of a session
-// follow from its window, and memory is there while something lies there.
+// Memory for code, on a driver of the test's own: addresses never get other code, those of a
+// session follow from its window, and memory is there while something lies there.
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/code_memory.h"
@@ -184,6 +184,44 @@ static void refused(uint64_t window, uint64_t at, uint64_t bytes)
 	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_ERROR_NOT_SUPPORTED);
 }
 
+/* As a session that comes back from another device; meanwhile others load and unload. */
+TEST(memory, a_place_is_given_again_for_the_same_code)
+{
+	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 5 * GRANULE), again;
+
+	ck_assert_int_eq(code_memory_settle(&first, 1), CUDA_SUCCESS);
+	ck_assert_int_eq(code_memory_settle(&second, 2), CUDA_SUCCESS);
+	refused(WINDOW, second.at, 5 * GRANULE);
+	code_memory_give(&second);
+	code_memory_give(&first);
+	take_at(WINDOW, 0, 1000);
+	again = take_at(WINDOW, second.at, 5 * GRANULE);
+	ck_assert_uint_eq(again.bytes, second.bytes);
+	ck_assert_int_eq(code_memory_settle(&again, 2), CUDA_SUCCESS);
+	again = take_at(WINDOW, first.at, 1000);
+	ck_assert_int_eq(code_memory_settle(&again, 3), CUDA_ERROR_NOT_SUPPORTED);
+	/* Whoever is told so gives the place back; it stays the first code's. */
+	code_memory_give(&again);
+	again = take_at(WINDOW, first.at, 1000);
+	ck_assert_int_eq(code_memory_settle(&again, 1), CUDA_SUCCESS);
+	code_memory_close();
+}
+
+/* A load that failed half way. */
+TEST(memory, a_place_without_code_is_for_any)
+{
+	struct code_memory place = take_at(WINDOW, 0, 1000);
+
+	code_memory_give(&place);
+	place = take_at(WINDOW, place.at, 1000);
+	ck_assert_int_eq(code_memory_settle(&place, 7), CUDA_SUCCESS);
+	code_memory_close();
+	place = take(1000);
+	ck_assert_int_eq(code_memory_settle(&place, 7), CUDA_SUCCESS);
+	code_memory_give(&place);
+	code_memory_close();
+}
+
 TEST(memory, what_cannot_be_is_refused)
 {
 	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 1000), place;
@@ -194,7 +232,8 @@ TEST(memory, what_cannot_be_is_refused)
 	refused(WINDOW, second.at + second.bytes + 1, 10);
 	refused(WINDOW, 0, UINT64_MAX);
 	code_memory_give(&second);
-	refused(WINDOW, second.at, 10);
+	refused(WINDOW, second.at, 2 * GRANULE);
+	refused(WINDOW, second.at + 256, 10);
 	code_memory_close();
 	reserved_at = 0x1000;
 	refused(WINDOW, 0, 10);
