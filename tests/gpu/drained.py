@@ -22,7 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 from processes import with_children  # noqa: E402
-from suspended_training import STEPS, Failed, disturbed, parser_of, result, start  # noqa: E402
+from suspended_training import STEPS, Failed, disturbed, go, parser_of, result, start  # noqa: E402
 
 PATIENCE = 60
 
@@ -94,6 +94,7 @@ def disturb(system, number):
 def play(system, times):
     expected = {name: result(name, start(system, name)) for name in STEPS}
     programs = {name: start(system, name) for name in STEPS}
+    go(programs)
     done = 0
     for number in range(times):
         time.sleep(random.random() * 0.5)

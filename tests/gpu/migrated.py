@@ -24,10 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 from matrix_systems import Frmps  # noqa: E402
 from program import Program  # noqa: E402
-from suspended_training import PATIENCE, STEPS, Failed, checksum, parser_of, result, start  # noqa: E402
+from suspended_training import PATIENCE, STEPS, Failed, checksum, go, parser_of, result, start, wait_for_go  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
-BEATS = 40000
+BEATS = 150000
 
 
 def beat():
@@ -37,7 +37,7 @@ def beat():
     values = torch.ones(1 << 20, device="cuda")
     ballast = torch.arange(1 << 29, dtype=torch.int32, device="cuda")
     torch.cuda.synchronize()
-    print("ready", flush=True)
+    wait_for_go()
     longest = 0
     for _ in range(BEATS):
         begin = time.monotonic()
@@ -110,7 +110,7 @@ def disturb(system, name, program, number):
     if culprit:
         culprit.end(time.monotonic() + PATIENCE)
         culprit.close()
-    if program.process.poll() is not None:
+    if program.process.poll() is not None or "refuses: it ends" in text:
         return False
     there, _ = settled(system, program)
     if order.returncode and number % 5 != 4:
@@ -124,6 +124,7 @@ def play(system, times):
     names = [*(name for name in STEPS if name != "share"), "beat"]
     expected = {name: result(name, begin(system, name)) for name in names}
     programs = {name: begin(system, name) for name in names}
+    go(programs)
     done = dict.fromkeys(names, 0)
     for number in range(2 * times):
         for name, program in programs.items():

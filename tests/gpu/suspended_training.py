@@ -4,12 +4,13 @@
 usage: suspended_training.py [--build BUILD] [--times N] [--seed SEED]
 
 A training, a decoder in a CUDA graph, and two processes that share tensors (torch.multiprocessing) run once undisturbed.
-Then they run side by side, each paused, suspended and resumed N times (20) at random moments, of the two processes one;
-beside some of them a program faults. Exit status: 1 if a checksum differs or a program or an order fails, 77 without a
+Then they run side by side, each paused, suspended and resumed N times (20) at random moments, of the two processes one
+with the other one behind it; beside some of them a program faults. Exit status: 1 if a checksum differs or a program or an order fails, 77 without a
 GPU or without PyTorch.
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import pathlib
@@ -21,14 +22,21 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 from matrix_systems import Frmps  # noqa: E402
+from processes import with_children  # noqa: E402
 from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 PATIENCE = 240
-STEPS = {"train": 600, "decode": 3000, "share": 1500}
+STEPS = {"train": 900, "decode": 12000, "share": 1500}
 
 
 # The programs. Each ends with a checksum of all that it has computed.
+
+
+def wait_for_go():
+    """Until all others are started, too."""
+    print("ready", flush=True)
+    sys.stdin.readline()
 
 
 def checksum(tensors):
@@ -51,7 +59,7 @@ def train():
     model = torch.nn.Sequential(*layers).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ballast = torch.arange(1 << 29, dtype=torch.int32, device="cuda")  # 2 GiB that nothing touches
-    print("ready", flush=True)
+    wait_for_go()
     for step in range(STEPS["train"]):
         batch = torch.randn(256, 2048, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
         loss = (model(batch) - batch).square().mean()
@@ -83,7 +91,7 @@ def decode():
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         step()
-    print("ready", flush=True)
+    wait_for_go()
     seen = []
     for number in range(STEPS["decode"]):
         graph.replay()
@@ -130,7 +138,7 @@ def share():
         connection.recv()
         change(shared, weight)
         if not step:
-            print("ready", flush=True)
+            wait_for_go()
     connection.send("end")
     other.join()
     if other.exitcode:
@@ -165,7 +173,13 @@ def start(system, name):
     return program
 
 
+def go(programs):
+    for program in programs.values():
+        program.say("go")
+
+
 def result(name, program):
+    program.say("go")  # whoever has gone reads no more
     found = program.end(time.monotonic() + PATIENCE)
     program.close()
     if program.process.returncode or not found:
@@ -173,37 +187,47 @@ def result(name, program):
     return found["checksum"]
 
 
-def client_of(system, program):
-    clients = [client for domain in system.status()["domains"] for client in domain["clients"]]
-    return next((client for client in clients if client["pid"] == program.pid), None)
+def clients_of(system, program):
+    """The program's own first, then those of its children."""
+    pids = with_children([program.pid])
+    clients = [client for domain in system.status()["domains"] for client in domain["clients"] if client["pid"] in pids]
+    return sorted(clients, key=lambda client: client["pid"] != program.pid)
 
 
-def order(system, verb, number):
-    done = subprocess.run([str(system.build / "server" / "frmpsctl"), "--socket", system.socket, verb, str(number)],
-                          capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"{verb}: {done.stderr.strip()}")
+class Over(Exception):
+    """The program has ended meanwhile."""
+
+
+def order(system, verb, clients):
+    for client in clients:
+        done = subprocess.run([str(system.build / "server" / "frmpsctl"), "--socket", system.socket, verb, str(client["session"])],
+                              capture_output=True, text=True)
+        if "ends already" in done.stderr or "there is no session" in done.stderr:
+            raise Over
+        if done.returncode:
+            raise Failed(f"{verb}: {done.stderr.strip()}")
 
 
 def disturb(system, name, program):
     """Return: whether it was there to be disturbed"""
-    client = client_of(system, program)
-    if not client:
+    clients = clients_of(system, program)
+    if not clients or clients[0]["pid"] != program.pid:
         return False
     begin = time.monotonic()
-    order(system, "pause", client["session"])
-    order(system, "suspend", client["session"])
-    away = client_of(system, program)
-    if away["state"] != "suspended" or away["memory_bytes"]:
-        raise Failed(f"{name} is {away['state']} with {away['memory_bytes']} bytes on the device")
+    order(system, "pause", clients)
+    order(system, "suspend", clients[:1])  # those who share with it go, too
+    for away in clients_of(system, program):
+        if away["state"] != "suspended" or away["memory_bytes"]:
+            raise Failed(f"{name} is {away['state']} with {away['memory_bytes']} bytes on the device")
     gone = time.monotonic()
+    swapped = sum(away["swapped_bytes"] for away in clients_of(system, program))
     if random.random() < 0.2:
         culprit = start(system, "fault")
         culprit.end(time.monotonic() + PATIENCE)
         culprit.close()
     back = time.monotonic()
-    order(system, "resume", client["session"])
-    print(f"      {name}: {away['swapped_bytes'] >> 20} MiB, out {gone - begin:.3f} s, in {time.monotonic() - back:.3f} s",
+    order(system, "resume", clients)
+    print(f"      {name}: {swapped >> 20} MiB, out {gone - begin:.3f} s, in {time.monotonic() - back:.3f} s",
           flush=True)
     return True
 
@@ -211,11 +235,13 @@ def disturb(system, name, program):
 def play(system, times):
     expected = {name: result(name, start(system, name)) for name in STEPS}
     programs = {name: start(system, name) for name in STEPS}
+    go(programs)
     done = dict.fromkeys(STEPS, 0)
     for _ in range(times):
         for name, program in programs.items():
             time.sleep(random.random() * 0.3)
-            done[name] += disturb(system, name, program)
+            with contextlib.suppress(Over):
+                done[name] += disturb(system, name, program)
     for name, program in programs.items():
         if result(name, program) != expected[name]:
             raise Failed(f"{name} has computed something else than undisturbed")

@@ -13,7 +13,6 @@ much memory for one of them.
 import argparse
 import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -23,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 from matrix_systems import Frmps  # noqa: E402
 from program import Program  # noqa: E402
-from suspended_training import PATIENCE, Failed, checksum, client_of, result  # noqa: E402
+from suspended_training import PATIENCE, Failed, checksum, clients_of, go, result, wait_for_go  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 COUNT = 3
@@ -37,7 +36,7 @@ def ballast_of(percent):
     return [torch.full((PIECE // 4,), number, dtype=torch.int32, device="cuda") for number in range(pieces)]
 
 
-def train(percent, steps, begin):
+def train(percent, steps):
     import torch
 
     torch.manual_seed(1)
@@ -46,9 +45,7 @@ def train(percent, steps, begin):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ballast = ballast_of(percent)
     torch.cuda.synchronize()
-    print("ready", flush=True)
-    while not os.path.exists(begin):
-        time.sleep(0.1)
+    wait_for_go()
     for step in range(steps):
         batch = torch.randn(256, 2048, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
         loss = (model(batch) - batch).square().mean()
@@ -62,9 +59,9 @@ def train(percent, steps, begin):
     return 0
 
 
-def start(system, options, begin):
+def start(system, options):
     environment = {**system.environment("fail"), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-    words = ["--percent", str(options.percent), "--steps", str(options.steps), "--begin", begin]
+    words = ["--percent", str(options.percent), "--steps", str(options.steps), "--train"]
     program = Program([sys.executable, "-B", __file__, *words], environment)
     if not program.hear("ready", time.monotonic() + PATIENCE):
         raise Failed(f"a training does not start: {''.join(program.errors)[-2000:]}")
@@ -76,17 +73,15 @@ def displaced(system):
 
 
 def play(system, options):
-    begins = [f"{system.work}/begin_{number}" for number in range(2)]
-    pathlib.Path(begins[0]).touch()
-    expected = result("one alone", start(system, options, begins[0]))
-    programs = [start(system, options, begins[1]) for _ in range(COUNT)]
-    states = [client_of(system, program)["state"] for program in programs]
+    expected = result("one alone", start(system, options))
+    programs = {f"training {number}": start(system, options) for number in range(COUNT)}
+    states = [clients_of(system, program)[0]["state"] for program in programs.values()]
     print(f"      they are {', '.join(states)}; {displaced(system)} were displaced", flush=True)
     since = time.monotonic()
-    pathlib.Path(begins[1]).touch()
-    for number, program in enumerate(programs):
-        if result(f"training {number}", program) != expected:
-            raise Failed(f"training {number} has computed something else than alone")
+    go(programs)
+    for name, program in programs.items():
+        if result(name, program) != expected:
+            raise Failed(f"{name} has computed something else than alone")
     if not displaced(system):
         raise Failed("nobody was displaced: there was room for all")
     print(f"ok    {COUNT} trainings in {time.monotonic() - since:.1f} s, {displaced(system)} displacements")
@@ -102,10 +97,10 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     parser.add_argument("--percent", type=int, default=40)
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--begin", help=argparse.SUPPRESS)
+    parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.begin:
-        return train(options.percent, options.steps, options.begin)
+    if options.train:
+        return train(options.percent, options.steps)
     if not is_gpu_here() or not importlib.util.find_spec("torch"):
         print("no GPU, or no PyTorch")
         return 77
