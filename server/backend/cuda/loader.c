@@ -311,7 +311,7 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 	if (code)
 		return code;
 	if (module->kernels.reads_constants &&
-		!(module->bank = trampolines_take_bank(load->code & BANK_MASK))) {
+		!(module->bank = trampolines_take_bank(load->code & BANK_MASK, load->window))) {
 		*ret_why = LOAD_REASON_NO_BANK;
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/hash.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/trampoline_image.h"
 #include "server/log.h"
@@ -40,7 +41,6 @@ static const struct carried_class {
 };
 #define CARRIED 7u
 
-#define BANKS_MAX 32u
 /* At the start, some milliseconds each. */
 #define BANKS 8u
 
@@ -57,8 +57,7 @@ struct entry {
 };
 
 static struct {
-	struct trampoline_set plain, banks[BANKS_MAX];
-	uint32_t bank_count;
+	struct trampoline_set plain, banks[BANKS];
 	struct entry *entries; /* by address, once all are loaded */
 	uint32_t entry_count, entry_room;
 } trampolines;
@@ -198,10 +197,8 @@ bool trampolines_open(int shared)
 {
 	CUresult code = load(&trampolines.plain, shared, false);
 
-	for (uint32_t i = 0; !code && i < BANKS; i++) {
+	for (uint32_t i = 0; !code && i < BANKS; i++)
 		code = load(&trampolines.banks[i], shared, true);
-		trampolines.bank_count += !code;
-	}
 	if (code) {
 		log_warning("the driver does not take trampolines (code %d): it loads all modules, and each "
 			    "load waits for the kernels that run",
@@ -221,13 +218,19 @@ void trampolines_close(void)
 
 /* ---- use ---- */
 
-struct trampoline_set *trampolines_take_bank(uint32_t number)
+struct trampoline_set *trampolines_take_bank(uint32_t number, uint64_t owner)
 {
-	for (uint32_t i = 0; i < trampolines.bank_count; i++)
-		if (!trampolines.banks[i].is_taken && (!number || number == i + 1)) {
-			trampolines.banks[i].is_taken = true;
-			return &trampolines.banks[i];
-		}
+	uint64_t first = hash_add(HASH_START, &owner, sizeof(owner));
+
+	for (uint32_t i = 0; i < BANKS; i++) {
+		uint32_t at = (uint32_t)((first + i) % BANKS);
+		struct trampoline_set *set = &trampolines.banks[at];
+
+		if (set->is_taken || (number && number != at + 1))
+			continue;
+		set->is_taken = true;
+		return set;
+	}
 	return NULL;
 }
 
