@@ -27,7 +27,7 @@ from program import Program  # noqa: E402
 from suspended_training import PATIENCE, STEPS, Failed, checksum, go, parser_of, result, start, wait_for_go  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
-BEATS = 150000
+BEATS = 400000
 
 
 def beat():

@@ -27,7 +27,7 @@ from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 PATIENCE = 240
-STEPS = {"train": 900, "decode": 12000, "share": 1500}
+STEPS = {"train": 3000, "decode": 60000, "share": 5000}
 
 
 # The programs. Each ends with a checksum of all that it has computed.
@@ -95,7 +95,7 @@ def decode():
     seen = []
     for number in range(STEPS["decode"]):
         graph.replay()
-        if number % 50 == 0:
+        if number % 1000 == 0:
             seen.append(state.clone())
     torch.cuda.synchronize()
     checksum([*weights, *seen])
