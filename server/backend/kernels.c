@@ -652,8 +652,10 @@ static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr 
 		bank = bits(low, 54, 5);
 		if (is_load(low) && bits(high, 14, 2))
 			refuse(kernels, LOAD_REASON_BANK_NUMBER);
-		else if (is_load(low) && !of_kernel && (bank == BANK_JUMPS || bank == BANK_SLOTS))
+		else if (is_load(low) && !of_kernel && bank == BANK_SLOTS)
 			refuse(kernels, LOAD_REASON_TABLES);
+		else if (is_load(low) && !of_kernel && bank == BANK_JUMPS)
+			kernels->functions_jump = true;
 		else if (is_load(low))
 			kernels->reads_constants |= bank == BANK_CONSTANTS || may_know_constants(low);
 		else if ((kind == KIND_LAST || kind == KIND_SECOND) && bits(low, 0, 12) != BAR &&
@@ -821,6 +823,34 @@ static int32_t virtual_architecture(const struct kernels *kernels)
 	return OLD_VIRTUAL(kernels->elf.header.e_flags);
 }
 
+static uint32_t tail_of(const struct kernels_kernel *kernel)
+{
+	return (kernel->parameters + TAIL_ALIGN - 1) & ~(TAIL_ALIGN - 1);
+}
+
+/* Where the addresses lie in a tail: behind the tables of jumps. */
+static uint32_t addresses_at(const struct kernels *kernels, const struct kernels_kernel *kernel)
+{
+	return (section_bytes(kernels, kernel->jumps) + ADDRESS_BYTES - 1) & ~(ADDRESS_BYTES - 1);
+}
+
+static uint32_t tail_bytes(const struct kernels *kernels, const struct kernels_kernel *kernel)
+{
+	uint32_t carried = slots_of(kernels, kernel).carried;
+
+	return carried ? addresses_at(kernels, kernel) + carried * ADDRESS_BYTES
+		       : section_bytes(kernels, kernel->jumps);
+}
+
+/* A function reads its tables of jumps at one place, whichever kernel has called it: these kernels
+ * have their tails at the same place, behind the parameters of all. */
+static void find_common_tail(struct kernels *kernels)
+{
+	for (uint32_t i = 0; kernels->functions_jump && i < kernels->count; i++)
+		if (kernels->at[i].jumps && tail_of(&kernels->at[i]) > kernels->common_tail)
+			kernels->common_tail = tail_of(&kernels->at[i]);
+}
+
 static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32_t virtual)
 {
 	int32_t *attributes = kernel->attributes;
@@ -828,9 +858,8 @@ static void settle(struct kernels *kernels, struct kernels_kernel *kernel, int32
 		fit = threads_that_fit(kernel->registers);
 	uint32_t end;
 
-	kernel->tail = (kernel->parameters + TAIL_ALIGN - 1) & ~(TAIL_ALIGN - 1);
-	kernel->tail_bytes =
-		slots_of(kernels, kernel).carried * ADDRESS_BYTES + section_bytes(kernels, kernel->jumps);
+	kernel->tail = kernels->functions_jump && kernel->jumps ? kernels->common_tail : tail_of(kernel);
+	kernel->tail_bytes = tail_bytes(kernels, kernel);
 	end = kernel->tail + kernel->tail_bytes;
 	if (kernel->jumps && section_bytes(kernels, kernel->jumps) > KERNELS_CARRIED_MAX)
 		end = UINT32_MAX;
@@ -872,6 +901,7 @@ static CUresult read_all(struct kernels *kernels)
 	free(owners);
 	if (code || kernels->why)
 		return code;
+	find_common_tail(kernels);
 	for (uint32_t i = 0; !kernels->why && i < kernels->count; i++)
 		settle(kernels, &kernels->at[i],
 			i ? kernels->at[0].attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION]
@@ -949,11 +979,6 @@ bool kernels_parameters(const struct kernels *kernels, const struct kernels_kern
 
 /* ---- placing ---- */
 
-void kernels_fill_part(const struct kernels *kernels, const struct kernels_part *part, uint8_t *ret)
-{
-	fill(kernels, part->section, ret);
-}
-
 void kernels_fill_constants(const struct kernels *kernels, uint8_t *ret)
 {
 	fill(kernels, kernels->constants, ret);
@@ -965,8 +990,8 @@ uint64_t kernels_code_bytes(const struct kernels *kernels, const struct kernels_
 }
 
 /* Makes an instruction read the data that has moved behind the parameters.
- * @behind, @jumps: where the addresses and the kernel's own numbers are in bank 0 */
-static void move_load(uint8_t *at, const struct slots *slots, uint32_t behind, uint32_t jumps)
+ * @jumps, @addresses: where the tables of jumps and the addresses are in bank 0 */
+static void move_load(uint8_t *at, const struct slots *slots, uint32_t jumps, uint32_t addresses)
 {
 	uint64_t low, offset;
 	unsigned bank;
@@ -976,10 +1001,11 @@ static void move_load(uint8_t *at, const struct slots *slots, uint32_t behind, u
 	if (!is_load(low) || (bank != BANK_JUMPS && bank != BANK_SLOTS))
 		return;
 	offset = offset_of(low);
+	/* A linked function has added 0x8000 to its index, and the offset is so much less. */
 	if (bank == BANK_JUMPS)
 		offset += jumps;
 	else
-		offset = behind +
+		offset = addresses +
 			 (slots->place[offset / ADDRESS_BYTES] ? carried_offset(slots, offset) : offset);
 	offset &= 0xffff;
 	low &= ~(UINT64_C(0x1f) << 54 | UINT64_C(0xffff) << 38);
@@ -992,16 +1018,26 @@ void kernels_place(const struct kernels *kernels, const struct kernels_kernel *k
 {
 	uint64_t bytes = kernels_code_bytes(kernels, kernel);
 	struct slots slots = slots_of(kernels, kernel);
-	uint32_t behind = KERNELS_PARAMETERS + kernel->tail, jumps = behind + slots.carried * ADDRESS_BYTES;
+	uint32_t jumps = KERNELS_PARAMETERS + kernel->tail, own = addresses_at(kernels, kernel);
 
 	fill(kernels, kernel->section, ret_code);
 	memset(ret_tail, 0, kernel->tail_bytes);
-	if (slots.carried)
-		fill_slots(kernels, &slots, ret_tail);
 	if (kernel->jumps)
-		fill(kernels, kernel->jumps, ret_tail + (jumps - behind));
+		fill(kernels, kernel->jumps, ret_tail);
+	if (slots.carried)
+		fill_slots(kernels, &slots, ret_tail + own);
 	for (uint64_t at = 0; kernel->tail_bytes && at < bytes; at += CODE_BYTES)
-		move_load(ret_code + at, &slots, behind, jumps);
+		move_load(ret_code + at, &slots, jumps, jumps + own);
+}
+
+void kernels_fill_part(const struct kernels *kernels, const struct kernels_part *part, uint8_t *ret)
+{
+	const struct slots none = {0};
+
+	fill(kernels, part->section, ret);
+	if (part->is_code && kernels->functions_jump)
+		for (uint64_t at = 0; at < part->bytes; at += CODE_BYTES)
+			move_load(ret + at, &none, KERNELS_PARAMETERS + kernels->common_tail, 0);
 }
 
 bool kernels_variable(const struct kernels *kernels, const char *name, bool *ret_is_constant,

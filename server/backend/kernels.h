@@ -5,7 +5,7 @@
 //
 // Code refers to its surroundings by addresses of variables and by banks of constants:
 //   bank 0   the launch: the driver's words, then the parameters, from KERNELS_PARAMETERS on
-//   bank 2   numbers of a single kernel, mostly its tables of jumps
+//   bank 2   numbers of a kernel: tables of jumps, its own and those of functions that it calls
 //   bank 3   the __constant__ variables of the module
 //   bank 4   the module's table of addresses
 // The driver binds banks 2 to 4 for a module that the driver has loaded. For code that the service
@@ -71,6 +71,8 @@ struct kernels {
 	uint32_t constants, slots; /* sections of banks 3 and 4; 0: there is none */
 	uint64_t constant_bytes;
 	bool counts_reserved; /* the size of shared memory includes the driver's part */
+	bool functions_jump;  /* functions that kernels call have tables of jumps */
+	uint32_t common_tail; /* then: the tail of all kernels with such tables */
 	bool reads_constants; /* code reads bank 3, or may know its address */
 	uint64_t work;	      /* bytes that may still be looked at */
 	enum load_reason why; /* the reason why placing is impossible */

@@ -201,8 +201,9 @@ static CUresult write_zeros(uint64_t at, uint64_t count)
 	return code;
 }
 
-static CUresult write_part(const struct kernels *kernels, const struct kernels_part *part)
+static CUresult write_part(struct loader_module *module, const struct kernels_part *part)
 {
+	const struct kernels *kernels = &module->kernels;
 	uint64_t at = kernels->places[part->section];
 	uint8_t *bytes;
 	CUresult code;
@@ -214,6 +215,8 @@ static CUresult write_part(const struct kernels *kernels, const struct kernels_p
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	kernels_fill_part(kernels, part, bytes);
 	code = code_memory_write(at, bytes, part->bytes);
+	if (part->is_code)
+		module->code_hash = hash_add(module->code_hash, bytes, part->bytes);
 	free(bytes);
 	return code;
 }
@@ -278,7 +281,7 @@ static CUresult put_parts(struct loader_module *module)
 	if (module->bank)
 		kernels->places[kernels->constants] = trampolines_bank(module->bank);
 	for (uint32_t i = 0; !code && i < kernels->part_count; i++)
-		code = write_part(kernels, &kernels->parts[i]);
+		code = write_part(module, &kernels->parts[i]);
 	if (!code && kernels->constant_bytes)
 		code = write_constants(kernels);
 	return code ? code : place_named(module);

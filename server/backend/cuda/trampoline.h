@@ -33,8 +33,8 @@ void trampolines_close(void);
 /**
  * A set with a bank of constants; NULL: in use.
  * @number: of the bank; 0: any
- * @owner: whose module it is for. Owners begin at different banks, so that a program that comes from
- * another device seldom finds its bank in use
+ * @owner: whose module it is for. Owners begin at different banks, so that a program from another
+ * device seldom finds its bank in use
  */
 struct trampoline_set *trampolines_take_bank(uint32_t number, uint64_t owner);
 /** From 1 on. A bank of a number lies at the same address in every executor. */

@@ -67,7 +67,7 @@ TEST(kernels, kernels_are_read)
 	ck_assert_int_eq(plain->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION], 90);
 	jumps = kernel_of("jumps");
 	ck_assert_int_eq(jumps->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
-	/* Two addresses of the module, and nine jumps. */
+	/* Nine jumps. */
 	ck_assert_uint_eq(jumps->tail_bytes, 36);
 	ck_assert(kernels.reads_constants);
 }
@@ -232,6 +232,65 @@ TEST(kernels, jumps_move_behind_the_parameters)
 	free(tail);
 }
 
+static const struct kernels_part *function_part(void)
+{
+	for (uint32_t i = 0; i < kernels.part_count; i++)
+		if (kernels.parts[i].is_code)
+			return &kernels.parts[i];
+	ck_abort_msg("no function");
+}
+
+/* A function finds its table where all kernels that may call it carry theirs. The index has 0x8000
+ * added, the offset is so much less. */
+TEST(kernels, jumps_of_functions_move_to_one_place)
+{
+	const uint64_t place = KERNELS_PARAMETERS + 64;
+	const struct kernels_part *function;
+	uint64_t offset = 0;
+	unsigned moved = 0;
+	uint8_t *code, tail[28];
+
+	load("jumping.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+	give_places();
+	function = function_part();
+	ck_assert_uint_eq(kernel_of("few")->parameters, 8);
+	ck_assert_uint_eq(kernel_of("few")->tail, 64);
+	ck_assert_uint_eq(kernel_of("many")->tail, 64);
+	ck_assert_uint_eq(kernel_of("without")->tail_bytes, 0);
+	ck_assert_uint_eq(kernel_of("few")->tail_bytes, sizeof(tail));
+	code = malloc(function->bytes);
+	kernels_fill_part(&kernels, function, code);
+	ck_assert_uint_eq(count_loads(code, function->bytes, 2, &offset), 0);
+	for (uint64_t at = 0; at < function->bytes; at += 16)
+		if (count_loads(code + at, 16, 0, &offset) && offset >= 0x8000) {
+			ck_assert(offset == 0x8000 + place || offset == 0x8000 + place + 12);
+			moved++;
+		}
+	ck_assert_uint_eq(moved, 2);
+	free(code);
+	code = malloc(kernels_code_bytes(&kernels, kernel_of("few")));
+	kernels_place(&kernels, kernel_of("few"), code, tail);
+	ck_assert_mem_eq(
+		tail, image + elf_section(&kernels.elf, kernel_of("few")->jumps).sh_offset, sizeof(tail));
+	free(code);
+}
+
+/* As a linker does not write it. */
+TEST(kernels, functions_that_read_addresses_are_refused)
+{
+	const uint64_t load_4[2] = {UINT64_C(0xb82) | UINT64_C(4) << 54 | UINT64_C(255) << 24, 0};
+	const struct kernels_part *function;
+
+	load("jumping.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+	function = function_part();
+	memcpy(image + elf_section(&kernels.elf, function->section).sh_offset, load_4, sizeof(load_4));
+	kernels_close(&kernels);
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(kernels.why, LOAD_REASON_TABLES);
+}
+
 /* Constants are where they were: in a bank that the trampoline brings along. */
 TEST(kernels, constants_stay)
 {
@@ -288,15 +347,13 @@ static uint64_t call_target(const uint8_t *code, uint64_t bytes)
 TEST(kernels, calls_lead_to_functions)
 {
 	const struct kernels_kernel *calls;
-	uint64_t bytes, function = 0;
+	uint64_t bytes, function;
 	uint8_t *code, *tail;
 
 	load("called.cubin");
 	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
 	give_places();
-	for (uint32_t i = 0; i < kernels.part_count; i++)
-		if (kernels.parts[i].is_code)
-			function = kernels.places[kernels.parts[i].section];
+	function = kernels.places[function_part()->section];
 	calls = kernel_of("calls");
 	bytes = kernels_code_bytes(&kernels, calls);
 	code = malloc(bytes);
