@@ -13,6 +13,7 @@ import pathlib
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ PATIENCE = 120  # seconds that a program may take to get ready, or to end
 AHEAD_NS = 100_000_000  # a common start is announced so long ahead
 WORKLOAD = [sys.executable, "-B", str(BENCH / "workload.py")]
 LAST_LINES = 6
+RANKS = 2  # GPUs of a program that needs several
 
 
 class Failed(RuntimeError):
@@ -480,3 +482,32 @@ def torch_first(session, _):
         raise Failed(last_lines(found.stderr))
     value = json.loads(found.stdout.splitlines()[-1])
     return {"torch_first_ms": value["ms"], "torch_first_after_import_ms": value["after_import_ms"]}
+
+
+# Several GPUs: a rank of PyTorch on each of two.
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def ranks(session, *words):
+    """Return: what each rank says"""
+    port = free_port()
+    for rank in range(RANKS):
+        command = [sys.executable, "-B", str(BENCH / "ranks.py"), *map(str, (rank, RANKS, port, *words))]
+        session.children.append(Child(command, session.system.environment()))
+    return [child.finish()["rank"] for child in session.children[-RANKS:]]
+
+
+@point_by_point
+def all_reduce(session, mib):
+    slowest = max(one["us"] for one in ranks(session, "all_reduce", mib))
+    return {"reduce_us": slowest, "reduce_gbps": (mib << 20) / slowest / 1000}
+
+
+@point_by_point
+def data_parallel(session, _):
+    found = ranks(session, "training")
+    return {"steps": 1e6 / max(one["us"] for one in found), "detail": {"checksums": sorted({one["checksum"] for one in found})}}

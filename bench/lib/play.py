@@ -145,11 +145,11 @@ class Player:
                 lives = [chosen] if chosen else []
             for life in lives:
                 while life:
-                    found, life = self.life(number, system, life)
+                    found, life = self.life(number, system, life, group.devices)
                     runs += found
         return runs
 
-    def life(self, number, system, chosen):
+    def life(self, number, system, chosen, devices):
         """Of one system: it serves scenarios, up to the first that fails, since what a failure leaves behind is not to
         be measured. @chosen: (scenario, points) of each
 
@@ -157,7 +157,7 @@ class Player:
         runs, left_over = [], list(chosen)
         try:
             self.progress.say(f"round {number + 1}  {system.name} starts")
-            with system.up():
+            with system.up(devices):
                 while left_over and not any("failed" in run for run in runs):
                     scenario, points = left_over[0]
                     self.progress.say(f"round {number + 1}  {scenario.title}, {system.name}")

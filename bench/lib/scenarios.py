@@ -30,6 +30,7 @@ class Group:
     title: str
     seconds: int  # of all systems in a quick round, about; until a round has measured it
     fresh: bool = False  # a service of its own for each scenario and point
+    devices: str = "0"  # key of the service's configuration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Scenario:
     most: typing.Mapping = dataclasses.field(default_factory=dict)  # largest point of a system
     systems: tuple = ()  # the compared systems; none: all
     only: typing.Mapping = dataclasses.field(default_factory=dict)  # the systems of a point, if not all
-    needs: str = ""  # "nvcc" or "torch"
+    needs: str = ""  # "nvcc", "torch", or "gpus": two of them, and PyTorch
 
 
 GROUPS = (
@@ -65,6 +66,7 @@ GROUPS = (
     Group("scale", "Many streams, modules, allocations", 35),
     Group("code", "Faults beside loaded code", 60, fresh=True),
     Group("programs", "PyTorch programs", 50),
+    Group("gpus", "Several GPUs", 60, devices="all"),
 )
 
 WAIT = Number("launch_and_wait", "launch and wait", "µs")
@@ -297,6 +299,15 @@ SCENARIOS = (
              "whatever the system itself needs.", measure.torch_memory,
              (Number("memory_gib", "in all", "GiB"), Number("memory_more_gib", "since before the programs", "GiB")), "bars",
              points=(8,), quick=None, needs="torch"),
+
+    Scenario("all_reduce", "gpus", "A sum over two GPUs",
+             "Two processes, a GPU each, sum so many MiB of both with NCCL, fifty times without a wait in between.",
+             measure.all_reduce,
+             (Number("reduce_us", "one sum", "µs"), Number("reduce_gbps", "bytes of one GPU", "GB/s", MORE)), "lines",
+             points=(1, 16, 64, 512), quick=None, axis="MiB", needs="gpus"),
+    Scenario("data_parallel", "gpus", "Training on two GPUs",
+             "Data parallel training of a perceptron with PyTorch, two processes, a GPU each. The weights must be the same to "
+             "the bit.", measure.data_parallel, (Number("steps", "steps", "/s", MORE),), "bars", quick=None, needs="gpus"),
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -17,10 +17,15 @@ import weakref
 from processes import with_children
 
 
-def is_gpu_here():
+def gpu_count():
     if not shutil.which("nvidia-smi"):
-        return False
-    return subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode == 0
+        return 0
+    done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    return done.stdout.count("GPU ") if not done.returncode else 0
+
+
+def is_gpu_here():
+    return gpu_count() > 0
 
 
 def processor_seconds(pid):
@@ -77,7 +82,8 @@ class System:
         return sum(processor_seconds(pid) for pid in self.processes())
 
     @contextlib.contextmanager
-    def up(self):
+    def up(self, devices="0"):  # pylint: disable=unused-argument
+        """@devices: those that a service serves, as in the configuration of frmps; the others have all"""
         yield self
 
 
@@ -117,7 +123,7 @@ class StockMps(System):
             raise RuntimeError(f"stock MPS did not come up: {problem}") from problem
 
     @contextlib.contextmanager
-    def up(self):
+    def up(self, devices="0"):
         try:
             self.start()
             yield self
@@ -158,17 +164,18 @@ class Frmps(System):
     def is_complete(self):
         """True if no executor is starting any more: a start would disturb the measurement."""
         try:
-            domains = json.loads(self.order("status", "--json"))["domains"]
+            found = json.loads(self.order("status", "--json"))
         except OSError:
             return False
         wanted = 1 + int(self.config.get("standbys", 1))
-        return any(sum(one["state"] in ("active", "warm") for one in domain["executors"]) >= wanted
-                   for domain in domains)
+        return all(any(sum(one["state"] in ("active", "warm") for one in domain["executors"]) >= wanted
+                       for domain in device["domains"])
+                   for device in (found if isinstance(found, list) else [found]))
 
-    def start(self):
+    def start(self, devices):
         command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
         config = pathlib.Path(self.work, "frmps.conf")
-        keys = "".join(f"{key} = {value}\n" for key, value in self.config.items())
+        keys = "".join(f"{key} = {value}\n" for key, value in {"devices": devices, **self.config}.items())
         config.write_text(keys + SECTIONS)
         with open(self.work + "/server.log", "w") as log:
             self.server = subprocess.Popen([*command, "--config", str(config)], stderr=log,
@@ -181,9 +188,9 @@ class Frmps(System):
             time.sleep(0.05)
 
     @contextlib.contextmanager
-    def up(self):
+    def up(self, devices="0"):
         try:
-            self.start()
+            self.start(devices)
             yield self
         finally:
             if self.server:

@@ -23,7 +23,7 @@ class System:
         self.name, self.happened, self.refuses = name, happened, refuses
 
     @contextlib.contextmanager
-    def up(self):
+    def up(self, devices):
         if self.refuses:
             raise RuntimeError("it does not start\nfor a reason")
         self.happened.append(("up", self.name))
