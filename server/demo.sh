@@ -88,7 +88,7 @@ build=$(cd "$build" && pwd)
 export FRMPS_SOCKET="$scratch/frmps.sock"
 start() { # start BACKEND
 	backend=$1
-	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
+	"$build/server/frmps-server" --config /dev/null --devices 0 --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
 	server=$!
 }
 status() {

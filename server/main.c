@@ -49,7 +49,7 @@
 struct options {
 	const char *config;
 	/* Given on the command line, with the file's keys and values; applied after the file. */
-	struct config_setting settings[7];
+	struct config_setting settings[5];
 	unsigned setting_count;
 	const char *role, *backend;
 	bool only_check;
@@ -83,6 +83,9 @@ static bool take_internal(struct options *options, int option)
 	case 'W':
 		options->words_fd = atoi(optarg);
 		return true;
+	case 'N':
+		options->device = atoi(optarg);
+		return true;
 	case 'L':
 		options->log_level = (enum log_level)atoi(optarg);
 		return true;
@@ -115,11 +118,6 @@ static int take_option(struct options *options, int option)
 		set(options, "backend", optarg);
 		return 0;
 	case 'd':
-		options->device = atoi(optarg);
-		set(options, "device", optarg);
-		set(options, "devices", "");
-		return 0;
-	case 'D':
 		set(options, "devices", optarg);
 		return 0;
 	case 'n':
@@ -245,22 +243,12 @@ static int check_copies(const struct service *service)
 static int choose_devices(struct service *service)
 {
 	const struct probe_answer *answer = &service->answer;
-	const struct config *config = &service->config;
-	struct devices *devices = &service->devices;
 	char text[256];
 
-	if (*config->devices) {
-		if (!devices_find(config->devices, answer->device_count, (const uint8_t(*)[16])answer->uuids,
-			    devices, text, sizeof(text)))
-			return check_copies(service);
-		log_error("%s", text);
-		return EXIT_FAILURE;
-	}
-	devices->count = 1;
-	devices->list[0].index = (int)config->device;
-	if ((int)config->device < answer->device_count)
-		return 0;
-	log_error("device %d: there are %d devices", (int)config->device, (int)answer->device_count);
+	if (!devices_find(service->config.devices, answer->device_count, (const uint8_t(*)[16])answer->uuids,
+		    &service->devices, text, sizeof(text)))
+		return check_copies(service);
+	log_error("%s", text);
 	return EXIT_FAILURE;
 }
 
@@ -297,10 +285,10 @@ static void prove(struct heritage *heritage)
 			heritage->run_as_why);
 }
 
-/* True if the service would get a part of a GPU. */
-static bool is_mig(int device)
+/* True if the service would get a part of a GPU: the first entry determines the kind of all. */
+static bool is_mig(void)
 {
-	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), device);
+	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), 0);
 	bool is = visible && !strncmp(visible + strspn(visible, " \t"), "MIG-", 4);
 
 	if (is)
@@ -482,15 +470,14 @@ static int check_sockets(const struct service *service)
 /* Return: 0, or the exit code after an error line. */
 static int choose_backend(struct service *service)
 {
-	const struct config *config = &service->config;
 	int code;
 
-	service->ops = backend_find(config->backend);
+	service->ops = backend_find(service->config.backend);
 	if (!service->ops) {
 		log_error("backend: %s", dlerror());
 		return EX_CONFIG;
 	}
-	if (service->ops == &backend_cuda && is_mig(*config->devices ? 0 : (int)config->device))
+	if (service->ops == &backend_cuda && is_mig())
 		return EX_UNAVAILABLE;
 	service->shim = shim_directory();
 	code = try_backend(service);

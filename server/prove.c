@@ -114,7 +114,7 @@ static int start(const char *program, const struct heritage *heritage, char *con
 		.patience_ms = patience_ms};
 
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend_option);
-	snprintf(device, sizeof(device), "--device=%d", heritage->device);
+	snprintf(device, sizeof(device), "--child-device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(user, sizeof(user), "--user=%u", NOBODY);

@@ -147,11 +147,15 @@ class Frmps(System):
         self.variables = {key: value for key, value in settings.items() if key.isupper()}
         self.config = {key: value for key, value in settings.items() if not key.isupper()}
         self.socket = self.work + "/frmps.sock"
+        self.devices = "0"
         self.server = None
 
     def environment(self, background=False):
         env = super().environment()
         env["FRMPS_SOCKET"] = self.socket
+        # PyTorch counts GPUs by NVML, which shows all of the machine.
+        if self.devices != "all":
+            env["CUDA_VISIBLE_DEVICES"] = self.devices
         env["LD_LIBRARY_PATH"] = f"{self.service / 'client'}:{env.get('LD_LIBRARY_PATH', '')}"
         if self.backend == "host":
             env["FRMPS_BENCH_MODULE"] = str(self.build / "bench" / "host_kernels.so")
@@ -173,6 +177,7 @@ class Frmps(System):
                    for device in (found if isinstance(found, list) else [found]))
 
     def start(self, devices):
+        self.devices = devices
         command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
         config = pathlib.Path(self.work, "frmps.conf")
         keys = "".join(f"{key} = {value}\n" for key, value in {"devices": devices, **self.config}.items())

@@ -59,9 +59,21 @@ static const struct option_row *find_row(const char *key)
 	return NULL;
 }
 
+/* The first key that begins with the text. Return: "" if none does */
+static const char *find_longer_key(const char *beginning)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].help && !strncmp(rows[i].key, beginning, strlen(beginning)))
+			return rows[i].key;
+	return "";
+}
+
 static int refuse_key(const char *key, char *text, size_t size)
 {
-	snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
+	const char *longer = find_longer_key(key);
+
+	snprintf(text, size, "%s: no such key%s%s%s (frmps-server --help-config lists them)", key,
+		*longer ? ", but " : "", longer, *longer ? " is one" : "");
 	return CONFIG_E_INVALID;
 }
 
@@ -148,7 +160,7 @@ static int set_text(
 		snprintf(text, size, "%s: longer than %d bytes", row->key, CONFIG_TEXT_MAX - 1);
 		return CONFIG_E_INVALID;
 	}
-	if (*value && strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
+	if (strcmp(row->key, "devices") == 0 && devices_check(value, text, size))
 		return CONFIG_E_INVALID;
 	if (strcmp(row->key, "backend") == 0 && *value != '/' && (!*value || strchr(value, '/'))) {
 		snprintf(text, size, "backend: \"%s\" is neither a name nor an absolute path", value);

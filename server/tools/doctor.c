@@ -1,7 +1,7 @@
 // See doctor.h. Names are part of the operator's interface: added to, never changed.
 //
 //   findings	a list
-//     check	configuration, driver, compute_mode, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory, programs
+//     check	configuration, driver, compute_mode, exceptions, kernel_log, library, preload, service, device, devices, files, memory, shared_memory, programs
 //     level	ok, warning, error
 //     text	the finding
 //     advice	remedy; only where the level is not ok
@@ -44,7 +44,7 @@ struct examination {
 	const struct doctor *doctor;
 	enum level worst;
 	json_t *findings;
-	unsigned device;	       /* number, by the configuration; of several the first */
+	unsigned device;	       /* the first that is served, as CUDA counts */
 	char devices[CONFIG_TEXT_MAX]; /* key `devices` */
 	bool uses_gpu;		       /* there is a driver to look at */
 	json_t *status;		       /* of the service; NULL: no answer */
@@ -97,7 +97,6 @@ static void look_at_configuration(struct examination *e)
 	config_init(&config);
 	r = config_read(&config, path_of(e, CONFIG_DEFAULT_FILE, path), text, sizeof(text));
 	e->uses_gpu = config_uses_gpu(&config);
-	e->device = (unsigned)config.device;
 	strcpy(e->devices, config.devices);
 	if (!r)
 		find(e, "configuration", LEVEL_OK, NULL, "%s has no errors", path);
@@ -109,13 +108,12 @@ static void look_at_configuration(struct examination *e)
 				"correct the line; frmps.conf(5) describes the keys", "%s", line);
 }
 
-/* The first of several devices. */
 static void choose_device(struct examination *e, const struct probe_answer *answer)
 {
 	struct devices devices;
 	char text[256];
 
-	if (!*e->devices || !answer->device_count)
+	if (!answer->device_count)
 		return;
 	if (!devices_find(e->devices, answer->device_count, (const uint8_t(*)[16])answer->uuids, &devices,
 		    text, sizeof(text)))
@@ -356,7 +354,7 @@ static void look_at_service(struct examination *e)
 			"an operator has the device drained: programs wait, and no new one is served");
 }
 
-/* The service's other devices, each of which has a daemon of its own. */
+/* The service's devices, each of which has a daemon of its own. */
 static void look_at_devices(struct examination *e)
 {
 	struct ask_devices devices;

@@ -98,7 +98,7 @@ static int spawn(struct worker *worker, const struct heritage_fds *inherited, in
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend_option);
-	snprintf(device, sizeof(device), "--device=%d", heritage->device);
+	snprintf(device, sizeof(device), "--child-device=%d", heritage->device);
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);

@@ -23,7 +23,7 @@ await() { # await COMMAND...: until it says something, for half a minute
 	echo "$said"
 }
 
-"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend cuda 2>"$scratch/log" &
+"$build/server/frmps-server" --config /dev/null --devices 0 --socket "$FRMPS_SOCKET" --backend cuda 2>"$scratch/log" &
 server=$!
 await "$build/server/frmpsctl" status >/dev/null || exit 1
 "$build/server/frmps-run" "$other" >/dev/null || exit 1

@@ -142,15 +142,16 @@ class StockMps(System):
 
 
 class Frmps(System):
-    """A private service."""
+    """A private service, of one GPU as a rule."""
 
     name = "frmps"
 
-    def __init__(self, build, kernels, backend, more=""):
+    def __init__(self, build, kernels, backend, more="", devices="0"):
         super().__init__(build, kernels)
         self.backend = backend
+        self.device_count = devices.count(",") + 1
         self.socket = self.work + "/frmps.sock"
-        self.config = f"log_level = debug\nquarantine_faults = 0\n{more}"
+        self.config = f"devices = {devices}\nlog_level = debug\nquarantine_faults = 0\n{more}"
         self.log_path = self.work + "/log"
         self.server = None
         self.log = None
@@ -160,6 +161,8 @@ class Frmps(System):
     def environment(self, policy):
         environment = super().environment(policy)
         environment["FRMPS_SOCKET"] = self.socket
+        # PyTorch counts GPUs by NVML, which shows all of the machine.
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in range(self.device_count))
         environment["FRMPS_RECOVERY"] = policy
         environment["LD_LIBRARY_PATH"] = f"{self.build / 'client'}:{environment.get('LD_LIBRARY_PATH', '')}"
         return environment

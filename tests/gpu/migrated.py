@@ -160,7 +160,7 @@ def main():
     random.seed(options.seed)
     for devices in options.devices or ["0,0", *(["0,1"] if has_two_gpus() else [])]:
         print(f"devices = {devices}")
-        system = Service(options.build.resolve(), {}, "cuda", f"devices = {devices}\n")
+        system = Service(options.build.resolve(), {}, "cuda", devices=devices)
         try:
             system.up()
             play(system, options.times)

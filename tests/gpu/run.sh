@@ -116,6 +116,9 @@ export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$devi
 export FRMPS_TEST_HELD_KERNELS="$device/held_kernels.cubin"
 export FRMPS_TEST_PRINT="$device/print.cubin" FRMPS_TEST_CTL="$folder/server/frmpsctl"
 export FRMPS_TEST_NVML_LIBRARY="$folder/tests/fake_nvml.so"
+# Suites and programs are about one GPU, natively too.
+export FRMPS_TEST_DEVICES=0
+first=${CUDA_VISIBLE_DEVICES:-0}
 export CK_LOG_FILE_NAME=- # each test is named when it ends: where one hangs, the last one is seen
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
@@ -130,7 +133,7 @@ fi
 natively() { # natively FILE COMMAND...
 	local into=$1
 	shift
-	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 240 "$@" >"$into" 2>"$into.err"
+	CUDA_VISIBLE_DEVICES=$first LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 240 "$@" >"$into" 2>"$into.err"
 	echo "exit status $?" >>"$into"
 }
 
@@ -200,13 +203,13 @@ for suite in trouble limits exact bursts sharing placing events timing guard dev
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays checkpoint; do
-	check "$suite, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
+	check "$suite, native" env FRMPS_TEST_NATIVE=1 CUDA_VISIBLE_DEVICES="$first" LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 		"$folder/tests/system-test_$suite"
 	check "$suite, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 collect
 
-"$folder/server/frmps-server" --config /dev/null --socket "$scratch/frmps.sock" --backend cuda \
+"$folder/server/frmps-server" --config /dev/null --devices 0 --socket "$scratch/frmps.sock" --backend cuda \
 	2>"$log" &
 server=$!
 tries=0

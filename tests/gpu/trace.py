@@ -40,8 +40,8 @@ class Service:
 
     def __enter__(self):
         with open(os.path.join(self.folder.name, "log"), "w", encoding="utf-8") as log:
-            self.server = subprocess.Popen([self.build / "server/frmps-server", "--config", "/dev/null", "--backend", self.backend],
-                                           stderr=log)
+            self.server = subprocess.Popen([self.build / "server/frmps-server", "--config", "/dev/null", "--devices", "0", "--backend",
+                                            self.backend], stderr=log)
         while subprocess.run([self.build / "server/frmpsctl", "ping"], capture_output=True).returncode:
             if self.server.poll() is not None:
                 sys.exit("the service has ended")

@@ -3,7 +3,7 @@
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
 //   FRMPS_TEST_DEVICES, FRMPS_TEST_DEVICE   the devices that it serves (key `devices`), and the one
-//                       whose daemon answers questions here; unset: it serves one
+//                       whose daemon answers questions here; unset: all, and the first
 //   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its
 //                       file
 

@@ -91,16 +91,30 @@ static int see(int expected)
 	return 0;
 }
 
-static const char *const numbers[] = {"2", "4"};
+static const struct {
+	const char *there, *configuration;
+} every[] = {{"2", "devices = all\n"}, {"4", ""}};
 
 TEST_LOOP(devices, a_program_sees_every_device, 0, 2)
 {
-	start(numbers[_i], "devices = all\n");
-	ck_assert_int_eq(exit_status(spawn(see, atoi(numbers[_i]))), 0);
+	const int count = atoi(every[_i].there);
+
+	start(every[_i].there, every[_i].configuration);
+	ck_assert_int_eq(exit_status(spawn(see, count)), 0);
 	/* It has asked, and that is all. */
-	for (int i = 0; i < atoi(numbers[_i]); i++)
+	for (int i = 0; i < count; i++)
 		ck_assert_int_eq(status_counter(device((unsigned)i), "sessions_opened"), 0);
 	ck_assert_int_eq(service_log_count(&service, "device 1[") > 0, 1);
+}
+
+/* Nor its number in the log. */
+TEST(devices, a_single_one_has_no_parent)
+{
+	start("1", "");
+	ck_assert_int_eq(exit_status(spawn(see, 1)), 0);
+	ck_assert_int_eq(status_counter(&service, "sessions_opened"), 1);
+	ck_assert_int_eq(service_log_count(&service, "device 0["), 0);
+	ck_assert_int_eq(service_log_count(&service, "ready: 1 devices"), 0);
 }
 
 static int see_list(int unused)

@@ -75,7 +75,7 @@ TEST(prove, a_trial_that_is_not_there_proves_nothing)
 TEST(prove, a_trial_is_started_as_an_executor_is)
 {
 	ask("test \"$CUDA_ENABLE_COREDUMP_ON_EXCEPTION\" = 1 && test -e /proc/self/fd/5 && "
-	    "test \"$1 $2 $3 $5\" = '--role=trial --backend=cuda --device=0 --control-fd=3' && exit 42",
+	    "test \"$1 $2 $3 $5\" = '--role=trial --backend=cuda --child-device=0 --control-fd=3' && exit 42",
 		PATIENCE_MS);
 	ck_assert_str_eq(heritage.proof.why, "the trial ended with exit code 42");
 }

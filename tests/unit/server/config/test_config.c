@@ -29,6 +29,7 @@ TEST(config, defaults_are_those_of_the_table)
 
 	config_init(&config);
 	ck_assert_str_eq(config.socket, "");
+	ck_assert_str_eq(config.devices, "all");
 	ck_assert_uint_eq(config.standbys, 1);
 	ck_assert_uint_eq(config.spin_us, 10000);
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
@@ -60,7 +61,8 @@ static const struct {
 	int line;
 	const char *part;
 } bad[] = {
-	{"device = 0\nnonsense = 1\n", 2, "nonsense: no such key"},
+	{"devices = 0\nnonsense = 1\n", 2, "nonsense: no such key (frmps-server"},
+	{"device = 0\n", 1, "device: no such key, but devices is one (frmps-server"},
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
@@ -69,7 +71,7 @@ static const struct {
 	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
 	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
 	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},
-	{"[service]\ndevice = 0\n", 1,
+	{"[service]\ndevices = 0\n", 1,
 		"a section is [user NAME], [cgroup PATTERN], [program PATTERN] or [device NUMBER]"},
 	{"[user]\n", 1, "a section is [user NAME]"},
 	{"[user 7\n", 1, "not a section of the form"},
@@ -79,6 +81,7 @@ static const struct {
 	{"[program python3]\n", 1, "python3: a path begins with /"},
 	{"[device first]\n", 1, "first: a device is a number below 64"},
 	{"[device 64]\n", 1, "64: a device is a number below 64"},
+	{"devices =\n", 1, "devices: \"\" is neither a number nor a UUID"},
 	{"devices = 0,first\n", 1, "devices: \"first\" is neither a number nor a UUID"},
 	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
 	{"[user 7]\ndevice_memory = 1G\n", 2, "device_memory: is a device's"},
@@ -89,10 +92,10 @@ static const struct {
 	{"[user 7]\nclass = batch\n", 2, "class: \"batch\" is not one of online|offline"},
 	{"[user 7]\nisolation = none\n", 2, "isolation: \"none\" is not one of user|client"},
 	{"[user 7]\nmemory_limit = 1\nmemory_limit = 2\n", 3, "memory_limit: line 2 sets it already"},
-	{"device = 0\nwhat is this\n", 2, "not a line of the form"},
+	{"devices = 0\nwhat is this\n", 2, "not a line of the form"},
 	{"standbys = 9\nbackend = gpu\n", 1, "standbys"},
 	{"what is this\nstandbys = 9\n", 1, "not a line of the form"},
-	{"device = 0\nstandbys = 1\n\nstandbys = 1\n", 4, "standbys: line 2 sets it already"},
+	{"devices = 0\nstandbys = 1\n\nstandbys = 1\n", 4, "standbys: line 2 sets it already"},
 	{"standbys = 1#2\n", 1, "standbys: \"1#2\" is not a number"},
 	{"= 5\n", 1, "not a line of the form"},
 	{"memory_limit = 1G\nmemory_guarantee = 2G\n[user 7]\n", 2, "memory_guarantee is more than"},
@@ -146,7 +149,7 @@ TEST(config, a_comment_may_follow_a_value)
 	char text[256], file[2048];
 	size_t end;
 
-	strcpy(file, "standbys = 2 # spare\ndevice = 1\t; the second\nsocket = /tmp/a#b;c.sock #");
+	strcpy(file, "standbys = 2 # spare\ndevices = 1\t; the second\nsocket = /tmp/a#b;c.sock #");
 	end = strlen(file);
 	memset(file + end, ' ', 1000);
 	strcpy(file + end + 1000, "# and more\n");
@@ -154,7 +157,7 @@ TEST(config, a_comment_may_follow_a_value)
 	config_init(&config);
 	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
 	ck_assert_uint_eq(config.standbys, 2);
-	ck_assert_uint_eq(config.device, 1);
+	ck_assert_str_eq(config.devices, "1");
 	ck_assert_str_eq(config.socket, "/tmp/a#b;c.sock");
 	unlink(path);
 }
@@ -378,12 +381,12 @@ TEST(config, an_indented_line_is_a_line)
 	struct config config;
 	char text[256];
 
-	write_file("socket = /tmp/x.sock\n  standbys = 3\n\tdevice = 1\n");
+	write_file("socket = /tmp/x.sock\n  standbys = 3\n\tdevices = 1\n");
 	config_init(&config);
 	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
 	ck_assert_str_eq(config.socket, "/tmp/x.sock");
 	ck_assert_uint_eq(config.standbys, 3);
-	ck_assert_uint_eq(config.device, 1);
+	ck_assert_str_eq(config.devices, "1");
 	unlink(path);
 }
 
@@ -404,12 +407,12 @@ TEST(config, a_comment_of_any_length_sets_nothing)
 
 	for (size_t bytes = 20; bytes < 1000; bytes++) {
 		write_long_line(file, bytes, '#', "standbys = 3");
-		strcat(file, "device = 1\n");
+		strcat(file, "devices = 1\n");
 		write_file(file);
 		config_init(&config);
 		ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%zu: %s", bytes, text);
 		ck_assert_uint_eq(config.standbys, 1);
-		ck_assert_uint_eq(config.device, 1);
+		ck_assert_str_eq(config.devices, "1");
 		unlink(path);
 	}
 }

@@ -178,7 +178,7 @@ TEST(doctor, the_compute_mode_is_looked_at)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char line[64], *text;
 
-		snprintf(line, sizeof(line), "echo device = %s >etc/frmps/frmps.conf", rows[i].device);
+		snprintf(line, sizeof(line), "echo devices = %s >etc/frmps/frmps.conf", rows[i].device);
 		folder_shell(line);
 		answer_with("\\\\002", rows[i].exclusive);
 		examine(rows[i].status, "./server", false, &text);
