@@ -410,6 +410,7 @@ static int make_heritages(struct service *service)
 		heritage->number = i;
 		heritage->count = devices->count;
 		heritage->copy = devices->list[i].copy;
+		memcpy(heritage->uuid, service->answer.uuids[device], sizeof(heritage->uuid));
 		note_peers(service, i, heritage);
 	}
 	name_device(service, -1);

@@ -69,8 +69,9 @@ struct heritage {
 	 * is one executor at a time. */
 	bool exclusive;
 	/* Which of the service's devices this is, and of how many; how many of the devices before
-	 * are the same GPU. */
+	 * are the same GPU, and the UUID of that GPU. */
 	unsigned number, count, copy;
+	uint8_t uuid[16];
 	/* For each device of the service, by its number: as Device.peers (protocol/control.fbs). */
 	uint8_t peers[PLACE_DEVICES];
 	struct transfers *transfers; /* of a service with several devices, else NULL; not for children */

@@ -124,7 +124,8 @@ void daemon_uuid(const struct daemon *daemon, char *text)
 {
 	uint8_t uuid[16];
 
-	devices_uuid(daemon->device.uuid, daemon->heritage->copy, uuid);
+	/* Known from the start; an executor reports the same UUID later. */
+	devices_uuid(daemon->heritage->uuid, daemon->heritage->copy, uuid);
 	uuid_text(uuid, text);
 }
 
@@ -136,6 +137,5 @@ bool daemon_is_named(const struct daemon *daemon, const char *word)
 	if (config_parse_number(word, false, &number) && number == daemon->heritage->number)
 		return true;
 	daemon_uuid(daemon, uuid);
-	return daemon->device_known && strlen(word) > strlen("GPU-") &&
-	       !strncasecmp(word, uuid, strlen(word));
+	return strlen(word) > strlen("GPU-") && !strncasecmp(word, uuid, strlen(word));
 }

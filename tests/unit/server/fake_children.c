@@ -394,6 +394,7 @@ struct fake *fake_new(unsigned standbys)
 	fake->config.standbys = standbys;
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
+	memcpy(fake->heritage.uuid, (const uint8_t[]){1, 2, 3}, 3);
 	if (fake_with_records)
 		make_holder(fake);
 	begin_life(fake);
@@ -519,10 +520,9 @@ void fake_serve(struct fake *fake, struct fake_child *child, enum wire_type type
 
 void fake_ready(struct fake *fake, struct fake_child *child)
 {
-	static const uint8_t uuid[16] = {1, 2, 3};
 	struct wire_message ready = {.type = WIRE_READY};
 
-	ready.ready.device.uuid = (struct wire_bytes){uuid, sizeof(uuid)};
+	ready.ready.device.uuid = (struct wire_bytes){fake->heritage.uuid, sizeof(fake->heritage.uuid)};
 	ready.ready.device.name = "fake device";
 	ready.ready.device.total_bytes = UINT64_C(1) << 36;
 	ready.ready.driver_version = 13000;

@@ -689,6 +689,9 @@ TEST(status, operator_asks_as_often_as_he_likes)
 	say(caller, "ping");
 	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_uint_eq(fake->message.id, 3);
+	/* No executor has said anything of the device yet. */
+	ck_assert_ptr_nonnull(
+		strstr(fake->message.admin_reply.json, "\"GPU-01020300-0000-0000-0000-000000000000\""));
 	say(caller, "status");
 	fake_expect(fake, caller, WIRE_ADMIN_REPLY);
 	ck_assert_ptr_nonnull(strstr(fake->message.admin_reply.json, "\"version\""));
