@@ -16,6 +16,9 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
+/* Deaths of daemons, in a row, that a ping survives. */
+#define PING_TRIES 4u
+
 int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t text_size)
 {
 	if (given && *given) {
@@ -118,13 +121,22 @@ int ask(const char *path, const char *command, char **ret_json, char *ret_text, 
 	return ask_with(path, command, &(struct wire_names){0}, ASK_SECONDS, ret_json, ret_text, text_size);
 }
 
+int ask_ping(const char *path, char **ret_json, char *ret_text, size_t text_size)
+{
+	int r = -ECONNRESET;
+
+	for (unsigned tries = 0; tries < PING_TRIES && r == -ECONNRESET; tries++)
+		r = ask(path, "ping", ret_json, ret_text, text_size);
+	return r;
+}
+
 /* @ret_number: of the device at the path. Return: as ask() */
 static int ask_one(const char *path, struct ask_devices *devices, unsigned *ret_number)
 {
 	char text[700], *answer = NULL;
 	json_int_t number, count;
 	json_t *root;
-	int r = ask(path, "ping", &answer, text, sizeof(text));
+	int r = ask_ping(path, &answer, text, sizeof(text));
 
 	if (r)
 		return r < 0 ? r : -EPROTO;

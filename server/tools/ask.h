@@ -33,6 +33,10 @@ int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t t
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
+/** Asks the service if it is there. A daemon that dies loses the question, and the next daemon
+ * answers the next one. Return: as ask() */
+int ask_ping(const char *path, char **ret_json, char *ret_text, size_t text_size);
+
 /* The devices of a service. */
 struct ask_devices {
 	unsigned count;

@@ -27,6 +27,7 @@
 #include "server/probe.h"
 #include "server/role.h"
 #include "server/tools/ask.h"
+#include "server/tools/gpus.h"
 #include "server/tools/past.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
@@ -354,6 +355,18 @@ static void look_at_service(struct examination *e)
 			"an operator has the device drained: programs wait, and no new one is served");
 }
 
+/* NVML shows programs all GPUs of the machine. */
+static void compare_with_machine(struct examination *e, unsigned count)
+{
+	const unsigned gpus = gpus_count(e->doctor->root);
+
+	if (e->uses_gpu && count < gpus)
+		find(e, "devices", LEVEL_OK, NULL,
+			"the service has %u of the machine's %u GPUs (key devices): frmps-run hides the "
+			"others from programs",
+			count, gpus);
+}
+
 /* The service's devices, each of which has a daemon of its own. */
 static void look_at_devices(struct examination *e)
 {
@@ -361,6 +374,7 @@ static void look_at_devices(struct examination *e)
 
 	if (ask_devices(e->doctor->socket, true, &devices))
 		return;
+	compare_with_machine(e, devices.count);
 	for (unsigned i = 0; i < devices.count && devices.count > 1; i++)
 		if (*devices.uuid[i])
 			find(e, "devices", LEVEL_OK, NULL, "device %u (%s) answers", i, devices.uuid[i]);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/gpus.h"
 #include "server/tools/manual.h"
 #include "server/tools/past.h"
 #include "server/tools/shim.h"
@@ -23,8 +24,6 @@
 /* Exit codes beside those of sysexits.h; otherwise the program's exit code is passed on. */
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
-/* Deaths of daemons, in a row, that a ping survives. */
-#define PING_TRIES 4u
 
 struct options {
 	bool allow_native, nvml;
@@ -171,6 +170,20 @@ static int prepare_trace(const char *path, const char *library)
 	return 0;
 }
 
+/* NVIDIA's NVML shows all GPUs of the machine, and programs such as PyTorch count by it. Lets them
+ * see the service's alone, as our NVML does. Return: false without memory */
+static bool hide_other_gpus(const struct options *options, const char *socket)
+{
+	const unsigned gpus = options->nvml || getenv("CUDA_VISIBLE_DEVICES") ? 0 : gpus_count("");
+	char list[GPUS_LIST_BYTES];
+	struct ask_devices devices;
+
+	/* A service has one GPU at least. */
+	if (gpus < 2 || ask_devices(socket, false, &devices) || !gpus_list_fewer(&devices, gpus, list))
+		return true;
+	return setenv("CUDA_VISIBLE_DEVICES", list, 1) == 0;
+}
+
 /* Everything that sends the program's CUDA calls to the service. Return: 0 or an exit code. */
 static int prepare(const struct options *options, const char *socket, enum past past)
 {
@@ -185,7 +198,7 @@ static int prepare(const struct options *options, const char *socket, enum past 
 	}
 	if (!put_first("LD_LIBRARY_PATH", directory, "") ||
 		(options->nvml && !put_first("LD_LIBRARY_PATH", directory, "/nvml")) ||
-		setenv("FRMPS_SOCKET", socket, 1) < 0 ||
+		setenv("FRMPS_SOCKET", socket, 1) < 0 || !hide_other_gpus(options, socket) ||
 		(past == PAST_FOLDER && !put_first("LD_PRELOAD", directory, "/libcuda.so.1")) ||
 		(options->recovery && setenv("FRMPS_RECOVERY", options->recovery, 1) < 0)) {
 		fprintf(stderr, "frmps-run: out of memory\n");
@@ -264,15 +277,12 @@ static int run(const char *path, char **arguments)
 	return say_unrunnable(arguments[0], errno, true);
 }
 
-/* A daemon that dies loses the request, and the next daemon answers the next connection. Of several
- * devices one that answers is enough. Return: as ask() */
+/* Of several devices one that answers is enough. Return: as ask() */
 static int ping(const char *socket, char *text, size_t size)
 {
 	struct ask_devices devices;
-	int r = -ECONNRESET;
+	int r = ask_ping(socket, NULL, text, size);
 
-	for (unsigned tries = 0; tries < PING_TRIES && r == -ECONNRESET; tries++)
-		r = ask(socket, "ping", NULL, text, size);
 	return r < 0 && !ask_devices(socket, false, &devices) ? 0 : r;
 }
 

@@ -59,7 +59,7 @@ static int ping(char path[PLACE_BYTES], char *text, size_t size)
 	struct ask_devices devices;
 	int r = ask_find(NULL, path, text, size);
 
-	r = r ? r : ask(path, "ping", NULL, text, size);
+	r = r ? r : ask_ping(path, NULL, text, size);
 	return r < 0 && !ask_devices(path, false, &devices) ? 0 : r;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The tools beside a service with several devices: frmpsctl and the program that stands in for NVIDIA's, our NVML, the exporter,
-and frmps-run. Of two GPUs the second is two logical devices.
+and frmps-run. Of two GPUs the second is two logical devices. And frmps-run beside a service that has one of two GPUs.
 
     devices.py BUILD      the build folder
 """
@@ -28,6 +28,16 @@ assert not cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096))
 print(size.value, flush=True)
 for line in sys.stdin:
     print(cuda.cuMemsetD8_v2(memory, 1, ctypes.c_size_t(4096)) or cuda.cuCtxSynchronize(), flush=True)
+'''
+# What a program was told of devices, and the UUIDs of those that it sees.
+SEE = r'''
+import ctypes, json, os, sys
+cuda, count, uuid, seen = ctypes.CDLL(sys.argv[1]), ctypes.c_int(), (ctypes.c_ubyte * 16)(), []
+assert not cuda.cuInit(0) and not cuda.cuDeviceGetCount(ctypes.byref(count))
+for i in range(count.value):
+    assert not cuda.cuDeviceGetUuid_v2(uuid, i)
+    seen.append(bytes(uuid).hex())
+print(json.dumps([os.environ.get('CUDA_VISIBLE_DEVICES'), seen]))
 '''
 # What pynvml asks, of all devices.
 ASKER = r'''
@@ -64,7 +74,32 @@ def run(name, *words, **more):
     return subprocess.run([tool(name), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120, **more)
 
 
-class Devices(unittest.TestCase):
+def on_machine(gpus, *words, **more):
+    """frmps-run on a machine with so many GPUs, as far as their device files go."""
+    files = ' '.join(['/dev/nvidiactl', *(f'/dev/nvidia{i}' for i in range(gpus))])
+    with tempfile.TemporaryDirectory() as place:
+        script = (f'mount --rbind /dev {place}; mount -t tmpfs none /dev; ln -s $(ls -d {place}/* | grep -v nvidia) /dev; '
+                  f'touch {files}; exec "$@"')
+        return subprocess.run(['unshare', '--mount', 'sh', '-ec', script, 'sh', tool('frmps-run'), *words], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False, timeout=120, **more)
+
+
+HAS_MACHINES = not on_machine(1, '--version').returncode
+
+
+def see_on_machine(gpus, *options, **variables):
+    """Return: CUDA_VISIBLE_DEVICES of a program that frmps-run starts, and the devices that it sees"""
+    environment = {key: value for key, value in os.environ.items() if key != 'CUDA_VISIBLE_DEVICES'}
+    done = on_machine(gpus, *options, sys.executable, '-c', SEE, os.path.join(BUILD, 'client', 'libcuda.so.1'), env={**environment, **variables})
+    if done.returncode:
+        raise AssertionError(done.stderr)
+    listed, seen = json.loads(done.stdout)
+    return listed, [UUIDS.index('GPU-' + '-'.join((one[:8], one[8:12], one[12:16], one[16:20], one[20:]))) for one in seen]
+
+
+class Service(unittest.TestCase):
+    CONFIGURATION, COUNT = '', 0
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.programs = []
@@ -72,7 +107,7 @@ class Devices(unittest.TestCase):
                           FRMPS_SHIM_DIR=os.path.join(BUILD, 'client'))
         configuration = os.path.join(self.folder.name, 'conf')
         with open(configuration, 'w', encoding='utf-8') as file:
-            file.write('devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n')
+            file.write(self.CONFIGURATION)
         self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8')
         self.server = subprocess.Popen([tool('frmps-server'), '--config', configuration, '--backend', 'host'], stderr=self.log)
         self.addCleanup(self.server.kill)
@@ -82,8 +117,9 @@ class Devices(unittest.TestCase):
     def is_ready(self):
         """A service of which only the first device is there yet has no list."""
         said = self.ask('status', '--json')
-        shown = json.loads(said.stdout) if not said.returncode else {}
-        return isinstance(shown, list) and len(shown) == 3 and all(one['ready'] for one in shown)
+        shown = json.loads(said.stdout) if not said.returncode else []
+        shown = shown if isinstance(shown, list) else [shown]
+        return len(shown) == self.COUNT and all(one['ready'] for one in shown)
 
     def tearDown(self):
         for program in self.programs:
@@ -96,6 +132,10 @@ class Devices(unittest.TestCase):
     @staticmethod
     def ask(*words):
         return run('frmpsctl', *words)
+
+
+class Devices(Service):
+    CONFIGURATION, COUNT = 'devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n', 3
 
     def good(self, *words, name='frmpsctl'):
         done = run(name, *words)
@@ -271,6 +311,8 @@ class Devices(unittest.TestCase):
                        env={**os.environ, 'FRMPS_LOG': 'off'})
             # The others have moved up: this one is the last.
             self.assertEqual((done.returncode, done.stdout), (0, f'{1 << 30}\n'), done.stderr)
+            if HAS_MACHINES:
+                self.assertEqual(see_on_machine(3, FRMPS_LOG='off'), (','.join(UUIDS[1:]), [1, 2]))
             done = self.ask('doctor')
             self.assertIn('device 0 of 3 does not answer', done.stdout)
             self.assertEqual(self.ask('ping').returncode, 69)
@@ -280,10 +322,36 @@ class Devices(unittest.TestCase):
         while self.ask('ping').returncode:
             pass
 
+    @unittest.skipUnless(HAS_MACHINES, 'mount namespaces are not permitted')
+    def test_programs_learn_which_gpus_are_the_services(self):
+        self.assertEqual(see_on_machine(4), (','.join(UUIDS), [0, 1, 2]))
+        self.assertEqual(see_on_machine(3), (None, [0, 1, 2]))
+        self.assertEqual(see_on_machine(0), (None, [0, 1, 2]))
+
     def test_quit_ends_all(self):
         self.good('quit')
         self.assertEqual(self.server.wait(), 0)
         self.assertEqual([name for name in os.listdir(self.folder.name) if 'sock' in name], [])
+
+
+@unittest.skipUnless(HAS_MACHINES, 'mount namespaces are not permitted')
+class OneOfTwo(Service):
+    """NVIDIA's NVML shows a program both."""
+    CONFIGURATION, COUNT = 'devices = 1\n', 1
+
+    def test_a_program_sees_one_by_cuda_and_by_nvml(self):
+        self.assertEqual(see_on_machine(2), (UUIDS[1], [1]))
+
+    def test_nothing_is_set_where_nothing_is_needed(self):
+        for gpus in 0, 1:
+            self.assertEqual(see_on_machine(gpus), (None, [1]))
+        # Our NVML shows the one as well.
+        self.assertEqual(see_on_machine(2, '--nvml'), (None, [1]))
+
+    def test_numbers_count_among_the_services(self):
+        self.assertEqual(see_on_machine(2, CUDA_VISIBLE_DEVICES='0'), ('0', [1]))
+        self.assertEqual(see_on_machine(2, CUDA_VISIBLE_DEVICES=UUIDS[1]), (UUIDS[1], [1]))
+        self.assertEqual(on_machine(2, 'sh', '-c', 'echo "<$CUDA_VISIBLE_DEVICES>"', env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''}).stdout, '<>\n')
 
 
 if __name__ == '__main__':

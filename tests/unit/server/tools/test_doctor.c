@@ -155,6 +155,23 @@ TEST(doctor, the_driver_is_asked_as_the_service_asks_it)
 	free(text);
 }
 
+/* By NVML programs see all. */
+TEST(doctor, a_service_that_has_fewer_gpus_than_the_machine_is_named)
+{
+	const char *found = "ok       devices        the service has 1 of the machine's 2 GPUs (key devices)";
+	char *text;
+
+	folder_shell("rm etc/frmps/frmps.conf; touch dev/nvidia0");
+	answer_with("\\\\002", "\\\\000");
+	ck_assert_int_eq(examine(GOOD, "./server", false, &text), 0);
+	ck_assert_msg(!strstr(text, found), "%s", text);
+	free(text);
+	folder_shell("touch dev/nvidia1; rm socket");
+	ck_assert_int_eq(examine(GOOD, "./server", false, &text), 0);
+	ck_assert_msg(strstr(text, found) != NULL, "%s", text);
+	free(text);
+}
+
 #define MODE(mode)                                                                                           \
 	"{\"version\": \"" SERVER_VERSION                                                                    \
 	"\", \"pid\": 7, \"device\": {\"state\": \"serving\", \"compute_mode\": \"" mode "\"}}"
