@@ -245,15 +245,8 @@ static int get_index(nvml_device asked, unsigned *ret_index)
 
 ENTRY(nvmlDeviceGetIndex, (nvml_device asked, unsigned *ret_index), get_index(asked, ret_index))
 
-/* As cuDeviceGetP2PAttribute(). Of the link between them the service says no more. */
-static bool is_peer(uint8_t link, int way)
-{
-	if (way == NVML_P2P_CAPS_READ || way == NVML_P2P_CAPS_WRITE)
-		return link & WIRE_PEER_ACCESS;
-	return way == NVML_P2P_CAPS_ATOMICS && (link & WIRE_PEER_ATOMICS);
-}
-
-static int get_peer_status(nvml_device one, nvml_device other, int way, int *ret_status)
+/* As cuDeviceGetP2PAttribute(). @flag: WIRE_PEER_* */
+static int get_peer(nvml_device one, nvml_device other, unsigned flag, int *ret_status)
 {
 	struct seen *seen;
 	unsigned number;
@@ -263,9 +256,35 @@ static int get_peer_status(nvml_device one, nvml_device other, int way, int *ret
 		r = look(one, ret_status, &seen);
 	if (r)
 		return r;
-	*ret_status = is_peer(seen->peers[number], way) ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+	*ret_status = seen->peers[number] & flag ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
 	free(seen);
 	return NVML_SUCCESS;
+}
+
+/* NVLink and other ways: the service knows nothing of them. */
+static int get_real_peer(nvml_device one, nvml_device other, int way, int *ret_status)
+{
+	int r = check(one, ret_status);
+
+	r = r ? r : check(other, ret_status);
+	r = r ? r : real_peer_status(one, other, way, ret_status);
+	if (r != NVML_ERROR_NOT_SUPPORTED)
+		return r;
+	*ret_status = NVML_P2P_STATUS_NOT_SUPPORTED;
+	return NVML_SUCCESS;
+}
+
+static int get_peer_status(nvml_device one, nvml_device other, int way, int *ret_status)
+{
+	switch (way) {
+	case NVML_P2P_CAPS_READ:
+	case NVML_P2P_CAPS_WRITE:
+		return get_peer(one, other, WIRE_PEER_ACCESS, ret_status);
+	case NVML_P2P_CAPS_ATOMICS:
+		return get_peer(one, other, WIRE_PEER_ATOMICS, ret_status);
+	default:
+		return get_real_peer(one, other, way, ret_status);
+	}
 }
 
 ENTRY(nvmlDeviceGetP2PStatus, (nvml_device one, nvml_device other, int way, int *ret_status),

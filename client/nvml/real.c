@@ -105,6 +105,12 @@ static int forward(
 	return function ? function(a, b, c, d, e, f) : code;
 }
 
+int real_peer_status(nvml_device one, nvml_device other, int way, int *ret_status)
+{
+	return forward("nvmlDeviceGetP2PStatus", (uintptr_t)one, (uintptr_t)other, (uintptr_t)way,
+		(uintptr_t)ret_status, 0, 0);
+}
+
 #define OWN(name)
 #define REAL(name)                                                                                           \
 	int name(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f);              \

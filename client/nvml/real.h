@@ -19,4 +19,8 @@
  */
 bool real_open(const struct seen *seen, unsigned count, nvml_device *ret_devices);
 
+/** Asks NVIDIA's library about a way between two of its devices. Return: the library's code;
+ * NVML_ERROR_NOT_SUPPORTED as well without the library */
+int real_peer_status(nvml_device one, nvml_device other, int way, int *ret_status);
+
 #endif

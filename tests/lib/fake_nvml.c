@@ -1,5 +1,6 @@
 // A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML),
-// and with two calls that ours passes on (client/nvml/).
+// and with some calls that ours passes on (client/nvml/). A GPU is known by the last digit of its
+// UUID.
 // Events are what is written into the FIFO that FRMPS_TEST_NVML names: one byte each, the number of
 // the Xid. Without the variable the library refuses its service.
 
@@ -29,6 +30,11 @@ EXPORT int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms);
 
 EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size);
 EXPORT int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2]);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void *device, unsigned link, char *pci);
+EXPORT int nvmlDeviceGetP2PStatus(void *one, void *other, int way, int *status);
+
+static char gpus[16]; /* their addresses are handles */
+static char *registered;
 
 /* A set has a file of its own, as in the driver's library. */
 static int fifo = -1, events = -1;
@@ -57,8 +63,15 @@ const char *nvmlErrorString(int code)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-	*device = &fifo;
-	return strncmp(uuid, "GPU-", 4) || strlen(uuid) != 40 ? 2 : 0;
+	if (strncmp(uuid, "GPU-", 4) || strlen(uuid) != 40)
+		return 2;
+	*device = &gpus[strtoul(uuid + 39, NULL, 16)];
+	return 0;
+}
+
+static int is_gpu(const char *device)
+{
+	return device >= gpus && device < gpus + sizeof(gpus);
 }
 
 int nvmlSystemGetDriverVersion(char *text, unsigned size)
@@ -70,7 +83,20 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned rates[2])
 {
 	rates[0] = 70;
 	rates[1] = 30;
-	return device == &fifo ? 0 : 2;
+	return is_gpu(device) ? 0 : 2;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo(void *device, unsigned link, char *pci)
+{
+	sprintf(pci, "GPU %d, link %u", is_gpu(device) ? (int)((char *)device - gpus) : -1, link);
+	return 0;
+}
+
+/* NVLink is there; a key of the registry disables other ways, reads too. */
+int nvmlDeviceGetP2PStatus(void *one, void *other, int way, int *status)
+{
+	*status = way == 2 ? 0 : 4;
+	return is_gpu(one) && is_gpu(other) && way <= 4 ? 0 : 2;
 }
 
 int nvmlEventSetCreate(void **set)
@@ -91,7 +117,8 @@ int nvmlEventSetFree(void *set)
 
 int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set)
 {
-	return device == &fifo && set == &events && types == 8 ? 0 : 2;
+	registered = device;
+	return is_gpu(device) && set == &events && types == 8 ? 0 : 2;
 }
 
 int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms)
@@ -105,6 +132,6 @@ int nvmlEventSetWait_v2(void *set, struct event *event, unsigned ms)
 		return 10;
 	if (read(events, &number, 1) != 1)
 		return 999;
-	*event = (struct event){.device = &fifo, .type = 8, .data = number};
+	*event = (struct event){.device = registered, .type = 8, .data = number};
 	return 0;
 }

@@ -40,7 +40,7 @@ class Pci(ctypes.Structure):
 
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
 nvml.nvmlErrorString.restype = ctypes.c_char_p
-device = ctypes.c_void_p()
+device, other = ctypes.c_void_p(), ctypes.c_void_p()
 
 def call(name, *arguments):
     """As pynvml: a name that is not there is its own error."""
@@ -110,14 +110,17 @@ class Asker:
         self.process.communicate()
 
 
-class Nvml(unittest.TestCase):
+class Service(unittest.TestCase):
+    DEVICES = 1  # of the host backend; the service has all by default
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
+        os.environ['FRMPS_HOST_DEVICES'] = str(self.DEVICES)
         os.environ['FRMPS_SOCKET'] = os.path.join(self.folder.name, 'frmps.sock')
         os.environ['FRMPS_NVML'] = ''
         with open(os.path.join(self.folder.name, 'log'), 'w', encoding='utf-8') as log:
             self.server = subprocess.Popen([tool('frmps-server'), '--config', '/dev/null', '--backend', 'host'], stderr=log)
-        while not self.status().get('ready'):
+        while not self.is_ready():
             self.assertIsNone(self.server.poll(), 'the service has ended')
         self.askers = []
 
@@ -133,10 +136,23 @@ class Nvml(unittest.TestCase):
         done = subprocess.run([tool('frmpsctl'), 'status', '--json'], capture_output=True, text=True, check=False)
         return json.loads(done.stdout) if not done.returncode else {}
 
+    def is_ready(self):
+        status = self.status()
+        devices = status if isinstance(status, list) else [status]
+        return len(devices) == self.DEVICES and all(device and device.get('ready') for device in devices)
+
     def asker(self, *words, **environment):
         self.askers.append(Asker(*words, **environment))
         return self.askers[-1]
 
+    def asker_beside_nvidia(self):
+        """With a library in NVIDIA's place."""
+        fifo = os.path.join(self.folder.name, 'fifo')
+        os.mkfifo(fifo)
+        return self.asker(FRMPS_NVML=FAKE, FRMPS_TEST_NVML=fifo)
+
+
+class Nvml(Service):
     def test_the_device(self):
         ask, device = self.asker(), self.status()['device']
         self.assertEqual(ask('call("nvmlDeviceGetCount_v2", ctypes.byref(ctypes.c_uint()))'), UNINITIALIZED)
@@ -212,9 +228,7 @@ class Nvml(unittest.TestCase):
                          ['Success', 'Not Supported', 'Unknown Error'])
 
     def test_nvidias_library_answers_the_rest(self):
-        fifo = os.path.join(self.folder.name, 'fifo')
-        os.mkfifo(fifo)
-        ask = self.asker(FRMPS_NVML=FAKE, FRMPS_TEST_NVML=fifo)
+        ask = self.asker_beside_nvidia()
         self.assertEqual(ask('opened()'), SUCCESS)
         self.assertEqual(ask('text("nvmlSystemGetDriverVersion")'), '999.1')
         self.assertEqual(ask('[call("nvmlDeviceGetUtilizationRates", device, rates := (ctypes.c_uint * 2)()), *rates]'), [SUCCESS, 70, 30])
@@ -244,6 +258,30 @@ class Nvml(unittest.TestCase):
         self.assertNotIn('nvml', done.stdout)
         done = subprocess.run([tool('frmps-run'), '--nvml', 'sh', '-c', 'echo "$LD_LIBRARY_PATH"'], capture_output=True, text=True, check=False)
         self.assertRegex(done.stdout, r'^[^:]*/client/nvml:[^:]*/client(:|\n)')
+
+
+class TwoDevices(Service):
+    DEVICES = 2
+    PEERS = ('[(call("nvmlDeviceGetP2PStatus", device, other, way, ctypes.byref(n := ctypes.c_int(-1))), n.value) '
+             'for way in range(6)]')
+
+    def opened(self, ask):
+        self.assertEqual(ask('[opened(), call("nvmlDeviceGetHandleByIndex_v2", 1, ctypes.byref(other))]'), [SUCCESS, SUCCESS])
+        return ask
+
+    def test_reads_writes_and_atomics_are_the_services_word(self):
+        # Reads, writes, NVLink, atomic operations, properties.
+        self.assertEqual(self.opened(self.asker())(self.PEERS), [[SUCCESS, status] for status in (0, 0, 5, 0, 5, 5)])
+
+    def test_nvlink_is_nvidias_word(self):
+        ask = self.opened(self.asker_beside_nvidia())
+        self.assertEqual(ask(self.PEERS), [[SUCCESS, 0], [SUCCESS, 0], [SUCCESS, 0], [SUCCESS, 0], [SUCCESS, 4], [INVALID_ARGUMENT, 4]])
+        self.assertEqual(ask('call("nvmlDeviceGetP2PStatus", device, ctypes.c_void_p(7), 2, ctypes.byref(ctypes.c_int()))'), INVALID_ARGUMENT)
+        self.assertEqual(ask('call("nvmlDeviceGetP2PStatus", ctypes.c_void_p(7), other, 2, ctypes.byref(ctypes.c_int()))'), INVALID_ARGUMENT)
+        self.assertEqual(ask('call("nvmlDeviceGetP2PStatus", device, other, 2, None)'), INVALID_ARGUMENT)
+        # By the name that NCCL looks up.
+        self.assertEqual(ask('[call("nvmlDeviceGetNvLinkRemotePciInfo", one, 3, text := ctypes.create_string_buffer(68)) or text.value.decode() '
+                             'for one in (device, other)]'), ['GPU 1, link 3', 'GPU 2, link 3'])
 
 
 if __name__ == '__main__':
