@@ -9,7 +9,8 @@ killed. One process works on two devices: kernels in both, copies and waits from
 exact. Kernels, stream memory operations and copies of both reach pinned memory. Peers: what the driver says of them, kernels and
 copies that reach the other device's memory, memory of other programs on other devices, and what is left after a fault and the loss
 of an executor. With PyTorch: ranks of torch.cuda.set_device(), tensors, threads, a model and DataParallel on two devices of one
-process, DDP over gloo, and all_reduce over NCCL, which refuses logical devices of one GPU: that is only reported.
+process, DDP over gloo, and all_reduce over NCCL, which refuses logical devices of one GPU: that is only reported. Then, where there are
+several GPUs, a service that has the last one alone, and PyTorch with NVIDIA's NVML, which shows all.
 
 Exit status: 1 if something is not as it should be; 77 without a GPU. Without PyTorch its parts are left out.
 """
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -493,6 +495,7 @@ if what == "can":
     assert torch.cuda.can_device_access_peer(0, 1) and torch.cuda.can_device_access_peer(1, 0)
 elif what == "comm":
     # With NCCL where PyTorch uses it, one process for both.
+    import torch.cuda.comm
     parts = torch.cuda.comm.broadcast(torch.arange(1 << 20, dtype=torch.float32, device="cuda:0"), [0, 1])
     assert all(torch.equal(part.cpu(), torch.arange(1 << 20, dtype=torch.float32)) for part in parts)
     total = torch.cuda.comm.reduce_add(parts, 0)
@@ -616,8 +619,9 @@ dist.destroy_process_group()
 
 
 class Bed:
-    def __init__(self, build, devices, folder):
-        self.server, self.folder, self.failed = build / "server", folder, False
+    # PyTorch counts devices by NVML, and NVIDIA's knows no logical ones.
+    def __init__(self, build, devices, folder, options=("--nvml",)):
+        self.server, self.folder, self.options, self.failed = build / "server", folder, options, False
         self.environment = {**os.environ, "FRMPS_SOCKET": os.path.join(folder, "frmps.sock"),
                             "FRMPS_SHIM_DIR": str(build / "client")}
         self.log = open(os.path.join(folder, "log"), "w+", encoding="utf-8")
@@ -642,8 +646,7 @@ class Bed:
         return subprocess.run([self.server / "frmpsctl", *words], env=self.environment, capture_output=True, text=True, check=False)
 
     def python(self, program, *words, **environment):
-        # PyTorch counts devices by NVML, and NVIDIA's knows no logical ones.
-        return subprocess.Popen([self.server / "frmps-run", "--nvml", sys.executable, "-c", program, *words], stdin=subprocess.PIPE,
+        return subprocess.Popen([self.server / "frmps-run", *self.options, sys.executable, "-c", program, *words], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**self.environment, **environment})
 
     def run(self, program, *words, timeout=300, **environment):
@@ -797,8 +800,26 @@ def distributed(bed, backend, **environment):
     return done
 
 
+# NCCL says which way it takes between two devices.
+NCCL_INFO = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,SHM", "NCCL_DEBUG_FILE": "/dev/stderr"}
+
+
+def ways(text):
+    return ", ".join(sorted(set(re.findall(r"\bvia ([A-Z0-9]+/\w+)", text)))) or "NCCL names no way"
+
+
+def nccl_in_one_process(bed):
+    code, out, err = bed.run(TORCH_PEERS, "comm", timeout=180, **NCCL_INFO)
+    good = code == 0 and out.endswith("exact\n")
+    bed.say("NCCL in one process (torch.cuda.comm)", good, ways(err) if good else f"{out}{err}".strip()[-300:])
+
+
+def has_torch():
+    return not subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode
+
+
 def torch(bed, count, are_logical, are_peers):
-    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode:
+    if not has_torch():
         print("-       there is no PyTorch")
         return
     for i in range(count):
@@ -810,36 +831,35 @@ def torch(bed, count, are_logical, are_peers):
     bed.say("DDP over gloo", all(not code for *_, code in done) and len({out for out, *_ in done}) == 1,
             "; ".join(out.strip() or err[-300:] for out, err, _ in done))
     if are_peers:
-        for what, word in (("PyTorch knows the peers", "can"), ("PyTorch copies between peers", "copies"),
-                           ("NCCL in one process (torch.cuda.comm)", "comm"), ("DataParallel", "parallel")):
-            if not are_logical or word in ("can", "copies"):
-                check(bed, what, TORCH_PEERS, word, timeout=180)
+        check(bed, "PyTorch knows the peers", TORCH_PEERS, "can", timeout=180)
+        check(bed, "PyTorch copies between peers", TORCH_PEERS, "copies", timeout=180)
+    if are_peers and not are_logical:
+        nccl_in_one_process(bed)
+        check(bed, "DataParallel", TORCH_PEERS, "parallel", timeout=180)
     # Memory that NCCL's ranks map of each other: by descriptors, by handles, and not at all.
     for kind, environment in (("descriptors", {"NCCL_CUMEM_ENABLE": "1"}), ("handles", {"NCCL_CUMEM_ENABLE": "0"}),
                               ("host memory", {"NCCL_P2P_DISABLE": "1"})):
-        done = distributed(bed, "nccl", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,SHM", **environment)
+        done = distributed(bed, "nccl", **NCCL_INFO, **environment)
         good = all(not code and "sum [3.0]\n" in out for out, _, code in done)
-        ways = sorted({part for out, err, _ in done for part in ("P2P/CUMEM", "P2P/IPC", "P2P/direct", "SHM/direct", "NET/Socket")
-                       if f"via {part}" in out + err})
-        text = ", ".join(ways) if good else "; ".join(f"{out}{err}".strip()[-200:] for out, err, _ in done)
+        text = ways("".join(err for _, err, _ in done)) if good else "; ".join(f"{out}{err}".strip()[-200:] for out, err, _ in done)
         bed.say(f"all_reduce over NCCL, {kind}" + (" (logical devices: reported only)" if are_logical else ""), good or are_logical, text)
         if are_logical:
             break
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default="build")
-    parser.add_argument("--devices")
-    options = parser.parse_args()
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False) if os.path.exists("/dev/nvidiactl") else None
-    if not listed or listed.returncode:
-        print("no GPU")
-        sys.exit(77)
-    gpus = len(listed.stdout.splitlines())
-    devices = options.devices or ("all" if gpus > 1 else "0,0")
+def end(bed):
+    """Return: whether all was as it should be"""
+    bed.ctl("quit", "-t", "5")
+    code = bed.service.wait()
+    bed.say("the service ends whole", not code and not [name for name in os.listdir(bed.folder) if "sock" in name])
+    if bed.failed:
+        print(bed.said()[-4000:])
+    return not bed.failed
+
+
+def play(build, devices):
     with tempfile.TemporaryDirectory() as folder:
-        bed = Bed(options.build.resolve(), devices, folder)
+        bed = Bed(build, devices, folder)
         try:
             rows = look(bed)
             count = len(rows)
@@ -852,12 +872,41 @@ def main():
                     peers(bed)
                 torch(bed, count, devices != "all", are_peers)
         finally:
-            bed.ctl("quit", "-t", "5")
-            code = bed.service.wait()
-        bed.say("the service ends whole", not code and not [name for name in os.listdir(folder) if "sock" in name])
-        if bed.failed:
-            print(bed.said()[-4000:])
-    sys.exit(bed.failed)
+            good = end(bed)
+    return good
+
+
+def play_alone(build, number):
+    """A service with one of several GPUs."""
+    with tempfile.TemporaryDirectory() as folder:
+        bed = Bed(build, number, folder, options=())
+        try:
+            rows = look(bed)
+            bed.say("a program sees one device", len(rows) == 1)
+            bed.say("the doctor says so", "the service has 1 of the machine's" in bed.ctl("doctor").stdout)
+            if has_torch():
+                code, out, err = bed.run(TORCH_RANK, "0", "1")
+                bed.say("PyTorch on it", not code, out.strip() or err[-300:])
+        finally:
+            good = end(bed)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default="build")
+    parser.add_argument("--devices")
+    options = parser.parse_args()
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False) if os.path.exists("/dev/nvidiactl") else None
+    if not listed or listed.returncode:
+        print("no GPU")
+        sys.exit(77)
+    gpus = len(listed.stdout.splitlines())
+    build = options.build.resolve()
+    good = play(build, options.devices or ("all" if gpus > 1 else "0,0"))
+    if gpus > 1:
+        good &= play_alone(build, str(gpus - 1))
+    sys.exit(not good)
 
 
 if __name__ == "__main__":

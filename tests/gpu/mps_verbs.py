@@ -2,9 +2,9 @@
 
 usage: mps_verbs.py [--build BUILD] [--all]
 
-Both daemons start from the same environment (CUDA_MPS_PIPE_DIRECTORY, CUDA_MPS_LOG_DIRECTORY), and get the same lines on
-standard input. What a line prints and ends with is compared, with processes and the device by their names: SERVER, CLIENT1,
-GPU. Lines that differ on purpose are in DIFFERENT, with the reason. SM partitions are not compared: stock MPS has them with
+Both daemons start from the same environment (CUDA_MPS_PIPE_DIRECTORY, CUDA_MPS_LOG_DIRECTORY) with the first GPU alone, and get
+the same lines on standard input. What a line prints and ends with is compared, with processes and the device by their names: SERVER,
+CLIENT1, GPU. Lines that differ on purpose are in DIFFERENT, with the reason. SM partitions are not compared: stock MPS has them with
 -S, since CUDA 13.1. Then the same with the verbs of protocol 3, where stock MPS has them (driver 615 and later); elsewhere ours
 are played alone, and each line must end as ENDINGS says.
 
@@ -50,7 +50,9 @@ class Side:
         self.control_path, self.gpu, self.protocol = control, gpu, protocol
         self.user = pwd.getpwuid(os.getuid()).pw_name
         self.environment = {key: value for key, value in os.environ.items()
-                            if not key.startswith(("CUDA_MPS_", "FRMPS_"))}
+                            if not key.startswith(("CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "FRMPS_"))}
+        # The daemon's: to its programs the GPU is number 0.
+        self.daemon = {"CUDA_VISIBLE_DEVICES": gpu}
         self.environment.update({"CUDA_MPS_PIPE_DIRECTORY": folder + "/pipe", "CUDA_MPS_LOG_DIRECTORY": folder + "/log"})
         for name in "pipe", "log":
             os.mkdir(f"{folder}/{name}")
@@ -59,8 +61,8 @@ class Side:
 
     def run(self, *words, lines=""):
         try:
-            done = subprocess.run([self.control_path, *words], input=lines, env=self.environment, capture_output=True,
-                                  text=True, timeout=PATIENCE)
+            done = subprocess.run([self.control_path, *words], input=lines, env={**self.environment, **self.daemon},
+                                  capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             return "no answer", "", ""
         return done.stdout, done.stderr, f"[{done.returncode}]"
