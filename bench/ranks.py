@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A rank of a PyTorch program on several GPUs, one each, over NCCL, for bench/run.
 
-usage: ranks.py RANK COUNT PORT all_reduce MIB | ranks.py RANK COUNT PORT training
+usage: ranks.py RANK COUNT PORT all_reduce MIB... | ranks.py RANK COUNT PORT training
 
-all_reduce: sums MIB MiB of all ranks, again and again. training: data parallel, with one model. Prints a JSON line: what a
-step took, in us, and for the training a checksum of the weights. Exit status 1 if a sum is wrong.
+all_reduce: sums so many MiB of all ranks, again and again, for each MIB. training: data parallel, with one model. Prints a
+JSON line for each: what a step took, in us, and for the training a checksum of the weights. Exit status 1 if a sum is wrong.
 """
 
 import json
@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 
 BEFORE = 5
-STEPS = {"all_reduce": 50, "training": 100}
 
 
 class Reduction:
@@ -29,11 +28,11 @@ class Reduction:
         self.sum.copy_(self.values)
         dist.all_reduce(self.sum)
 
-    def checksum(self):
+    def outcome(self):
         count = dist.get_world_size()
         if not bool((self.sum == count * (count + 1) / 2).all()):
             sys.exit("the sum is wrong")
-        return 0
+        return {"name": f"{self.values.numel() >> 18} MiB"}
 
 
 class Training:
@@ -51,27 +50,34 @@ class Training:
         self.optimizer.step()
         self.count += 1
 
-    def checksum(self):
-        return zlib.crc32(torch.cat([one.detach().flatten() for one in self.model.parameters()]).cpu().numpy().tobytes())
+    def outcome(self):
+        weights = torch.cat([one.detach().flatten() for one in self.model.parameters()]).cpu().numpy().tobytes()
+        return {"name": "training", "checksum": f"{zlib.crc32(weights):08x}"}
 
 
-def main():
-    rank, count, port, what, *words = sys.argv[1:]
-    os.environ.update(RANK=rank, WORLD_SIZE=count, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    torch.cuda.set_device(int(rank))
-    dist.init_process_group("nccl")
-    work = Reduction(int(rank), int(words[0])) if what == "all_reduce" else Training(int(rank))
+def measure(work, steps):
     for _ in range(BEFORE):
         work.step()
     torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.synchronize()
     begin = time.monotonic()
-    for _ in range(STEPS[what]):
+    for _ in range(steps):
         work.step()
     torch.cuda.synchronize()
-    took = (time.monotonic() - begin) / STEPS[what]
-    print(json.dumps({"name": "rank", "us": 1e6 * took, "checksum": f"{work.checksum():08x}"}))
+    took = (time.monotonic() - begin) / steps
+    print(json.dumps({**work.outcome(), "us": 1e6 * took}), flush=True)
+
+
+def main():
+    rank, count, port, what, *sizes = sys.argv[1:]
+    os.environ.update(RANK=rank, WORLD_SIZE=count, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    torch.cuda.set_device(int(rank))
+    dist.init_process_group("nccl")
+    if what == "training":
+        measure(Training(int(rank)), 100)
+    for mib in map(int, sizes):
+        measure(Reduction(int(rank), mib), 50)
     dist.destroy_process_group()
 
 

@@ -493,21 +493,22 @@ def free_port():
 
 
 def ranks(session, *words):
-    """Return: what each rank says"""
+    """Return: by name of what is measured, what each rank says"""
     port = free_port()
     for rank in range(RANKS):
         command = [sys.executable, "-B", str(BENCH / "ranks.py"), *map(str, (rank, RANKS, port, *words))]
         session.children.append(Child(command, session.system.environment()))
-    return [child.finish()["rank"] for child in session.children[-RANKS:]]
+    found = [child.finish() for child in session.children[-RANKS:]]
+    return {name: [one[name] for one in found] for name in found[0]}
 
 
-@point_by_point
-def all_reduce(session, mib):
-    slowest = max(one["us"] for one in ranks(session, "all_reduce", mib))
-    return {"reduce_us": slowest, "reduce_gbps": (mib << 20) / slowest / 1000}
+def all_reduce(session, points):
+    for name, found in ranks(session, "all_reduce", *points).items():
+        slowest, mib = max(one["us"] for one in found), int(name.split()[0])
+        yield mib, {"reduce_us": slowest, "reduce_gbps": (mib << 20) / slowest / 1000}
 
 
 @point_by_point
 def data_parallel(session, _):
-    found = ranks(session, "training")
+    found = ranks(session, "training")["training"]
     return {"steps": 1e6 / max(one["us"] for one in found), "detail": {"checksums": sorted({one["checksum"] for one in found})}}
