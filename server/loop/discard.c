@@ -11,30 +11,20 @@
 #include "server/loop/discard.h"
 
 #include <errno.h>
-#include <linux/sched.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
 #include "server/log.h"
+#include "server/loop/aside.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
 
-/* Processes at a time. Each may wait for a program for ever; a program that often causes this harms
- * itself. */
-#define PROCESSES_MAX 64u
-#define END_S	      1u
-
-static pid_t processes
-	[PROCESSES_MAX]; /* 0: none. A process that has ended, and is reaped by the holder, may still be
-			  * here */
+/* Each may wait for a program for ever; a program that often causes this harms itself. */
+static struct asides processes = {.name = "frmps-discard", .seconds = 1, .most = 64, .most_of_user = 64};
 
 /* The sender's credentials, which the socket was set to report, distinguish an empty packet from
  * the end. For descriptors there is no room. Return: false without a packet */
@@ -66,53 +56,12 @@ static bool take_plain(int socket)
 	return false;
 }
 
-static _Noreturn void empty(int socket)
+static void empty(const int *socket)
 {
 	struct msghdr message;
-	sigset_t alarms;
 
-	prctl(PR_SET_NAME, "frmps-discard");
-	sigemptyset(&alarms);
-	sigaddset(&alarms, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
-	signal(SIGALRM, SIG_DFL);
-	alarm(END_S);
-	/* Whoever waits for the daemon's end of something must not wait for this process. */
-	if (socket > 0)
-		close_range(0, (unsigned)socket - 1, 0);
-	close_range((unsigned)socket + 1, ~0u, 0);
-	while (receive(socket, &message, 0))
+	while (receive(*socket, &message, 0))
 		continue;
-	_exit(0);
-}
-
-/* If the number is another process's by now, this waits for that process. */
-static bool has_ended(pid_t pid)
-{
-	struct pollfd process = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
-	bool has_ended = process.fd < 0 || poll(&process, 1, 0) > 0;
-
-	if (process.fd >= 0)
-		close(process.fd);
-	return has_ended;
-}
-
-/* A child of the holder, as all of the service's. Return: true if the process runs */
-static bool start(int socket)
-{
-	unsigned i = 0;
-	long pid;
-
-	while (i < PROCESSES_MAX && !has_ended(processes[i]))
-		i++;
-	if (i == PROCESSES_MAX)
-		return false;
-	pid = syscall(SYS_clone, CLONE_PARENT, NULL, NULL, NULL, 0);
-	if (pid == 0)
-		empty(socket);
-	if (pid > 0)
-		processes[i] = (pid_t)pid;
-	return pid > 0;
 }
 
 void discard_refuse(int listener)
@@ -136,7 +85,7 @@ void discard_socket(int socket)
 
 	shutdown(socket, SHUT_RDWR);
 	setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-	if (take_plain(socket) && !start(socket)) {
+	if (take_plain(socket) && !aside_start(&processes, 0, &socket, 1, empty)) {
 		/* Rather than to wait for the program. */
 		log_error(
 			"descriptors that a program sent stay open: too many such programs, or no process to "
