@@ -94,6 +94,10 @@ struct wire_export {
 
 /* Flags of MapHost. */
 #define WIRE_HOST_EVENTS 1u
+#define WIRE_HOST_FILE	 2u /* only from the daemon */
+
+/* The name of the memfds behind the service's pinned memory. */
+#define WIRE_HOST_NAME "frmps-host"
 
 #include "protocol/wire_messages.h"
 

@@ -64,7 +64,8 @@ static CUresult map_events(uint64_t session, uint64_t source, uint64_t *ret_addr
 	if (session)
 		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
 	else
-		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
+		request.range = (struct wire_range){
+			.address = address, .bytes = SHM_SHARED_PAGE_BYTES, .flags = WIRE_HOST_EVENTS};
 	r = map_host_own(&request, address, SHM_SHARED_PAGE_BYTES);
 	if (r == CUDA_SUCCESS) {
 		host->is_events_page[at] = true;

@@ -168,6 +168,8 @@ int adoption_read_holding(struct adoption *adoption, const struct record *record
 	}
 	file = inventory_fd(&adoption->inventory, kept->fd);
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
+	if (file && kept->type == WIRE_MAP_HOST && kept->flags & WIRE_HOST_FILE)
+		file->is_programs = true;
 	handed = chunk_is_host(chunk) ? chunk->fd : kept->type == WIRE_MAP_HOST ? file : NULL;
 	log_bug_on(!session_hand_out(session, handed));
 	if (resource_adopt(&session->holdings, record, kept, bytes, file, chunk) < 0) {

@@ -27,6 +27,9 @@
 /* Connections, one after the other, that may end without an answer. */
 #define TRIES 4u
 
+/* The values of an answer. */
+enum { LENT_BYTES, LENT_IS_HOST, LENT_OFFSET, LENT_IS_PROGRAMS, LENT_VALUES };
+
 struct borrowing {
 	struct request *request;
 	struct connection *connection;
@@ -85,7 +88,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 	const struct wire_reply *reply = &message->reply;
 	struct chunk *chunk;
 
-	if (message->type != WIRE_REPLY || (!reply->code && reply->values.count < 2)) {
+	if (message->type != WIRE_REPLY || (!reply->code && reply->values.count < LENT_VALUES)) {
 		give_up(borrowing, "its daemon gives no answer that makes sense");
 		return;
 	}
@@ -94,9 +97,13 @@ static void on_message(void *context, const struct wire_message *message, struct
 		return;
 	}
 	chunk = chunk_new_borrowed(request->session->daemon,
-		reply->values.at[1] ? CHUNK_HOST : CHUNK_BORROWED, request->message.memory.token,
+		reply->values.at[LENT_IS_HOST] ? CHUNK_HOST : CHUNK_BORROWED, request->message.memory.token,
 		packet_take_fd(packet, 0), packet_take_fd(packet, 1));
-	end(borrowing, chunk ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, chunk, reply->values.at[0]);
+	if (chunk) {
+		chunk->offset = reply->values.at[LENT_OFFSET];
+		chunk->fd->is_programs = reply->values.at[LENT_IS_PROGRAMS];
+	}
+	end(borrowing, chunk ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, chunk, reply->values.at[LENT_BYTES]);
 }
 
 static void on_timer(void *context)
@@ -159,18 +166,20 @@ void lending_borrow(struct request *request, lending_end_fn *end_call)
  * The lender
  */
 
-static CUresult lend(struct daemon *daemon, uid_t uid, const struct wire_lend *wish, uint64_t values[2],
-	struct shared_fd *fds[2])
+static CUresult lend(struct daemon *daemon, uid_t uid, const struct wire_lend *wish,
+	uint64_t values[LENT_VALUES], struct shared_fd *fds[2])
 {
 	struct chunk *chunk;
 	CUresult code;
 
 	if (uid != geteuid())
 		return CUDA_ERROR_NOT_PERMITTED;
-	code = sharing_lend(daemon, (uid_t)wish->uid, wish->token, &chunk, &values[0], &fds[1]);
+	code = sharing_lend(daemon, (uid_t)wish->uid, wish->token, &chunk, &values[LENT_BYTES], &fds[1]);
 	if (code)
 		return code;
-	values[1] = chunk_is_host(chunk);
+	values[LENT_IS_HOST] = chunk_is_host(chunk);
+	values[LENT_OFFSET] = chunk->offset;
+	values[LENT_IS_PROGRAMS] = chunk->fd->is_programs;
 	fds[0] = shared_fd_ref(chunk->fd);
 	return CUDA_SUCCESS;
 }
@@ -180,11 +189,11 @@ void lending_lend(
 {
 	struct wire_message answer = {.type = WIRE_REPLY, .id = message->id};
 	struct shared_fd *fds[2] = {NULL, NULL};
-	uint64_t values[2];
+	uint64_t values[LENT_VALUES];
 
 	answer.reply.code = (int32_t)lend(daemon, uid, &message->lend, values, fds);
 	if (!answer.reply.code)
-		answer.reply.values = (struct wire_u64s){values, 2};
+		answer.reply.values = (struct wire_u64s){values, LENT_VALUES};
 	/* Without an answer the borrower sees the end of the connection. */
 	connection_send(connection, &answer, fds, answer.reply.code ? 0 : 2);
 	shared_fd_unref(fds[0]);

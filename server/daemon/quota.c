@@ -195,7 +195,8 @@ void quota_note_limit(struct session *session, const char *limit, uint64_t bytes
 
 bool quota_allows(const struct session *session, const struct wire_message *message)
 {
-	if (message->type == WIRE_MAKE_FILE || message->type == WIRE_EXPORT_MEMORY)
+	if (message->type == WIRE_MAKE_FILE || message->type == WIRE_TAKE_FILE ||
+		message->type == WIRE_EXPORT_MEMORY)
 		return has_fds(session);
 	if (!message_is_kept(message->type))
 		return true;

@@ -121,16 +121,17 @@ static struct shared_fd *file_of(const struct request *request)
 }
 
 /* The descriptor that comes with the answer. For a file that stays the service's, the program gets
- * an open file of its own; the program takes an answer without descriptor for an error. */
+ * an open file of its own; the program takes an answer without descriptor for an error. None comes
+ * for a program's own file. */
 static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
 
 	struct shared_fd *fd = file_of(request);
 
-	if (reply->code || !fd)
+	if (reply->code || !fd || fd->is_programs)
 		return NULL;
-	if (type == WIRE_MAKE_FILE)
+	if (type == WIRE_MAKE_FILE || type == WIRE_TAKE_FILE)
 		return shared_fd_ref(fd);
 	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE || type == WIRE_EXPORT_MEMORY ||
 			       (type == WIRE_LOAD_MODULE && request->code_bytes)
@@ -592,7 +593,7 @@ static bool is_host_memory(const struct wire_message *message)
 /* The file exists, and belongs to the chunk from here on. */
 static void create_host_memory(struct request *request)
 {
-	request->chunk = chunk_new_host(request->session->daemon, request->fd);
+	request->chunk = chunk_new_host(request->session->daemon, request->fd, 0);
 	request->fd = shared_fd_unref(request->fd);
 	succeed_here(request, NULL, 0);
 }
@@ -611,9 +612,28 @@ static void make_file(struct request *request)
 	succeed_here(request, &number, 1);
 }
 
+/* The answer has the socket for the file. */
+static void take_programs_file(struct request *request)
+{
+	struct session *session = request->session;
+	uint64_t number;
+	int socket;
+
+	if (uploads_take(&session->uploads, session->daemon->loop, session->daemon->crew.epoch,
+		    session->owner, &number, &socket))
+		request->fd = shared_fd_new(socket);
+	if (request->fd)
+		succeed_here(request, &number, 1);
+	else
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 static void serve_here(struct request *request)
 {
 	switch (request->message.type) {
+	case WIRE_TAKE_FILE:
+		take_programs_file(request);
+		break;
 	case WIRE_MAKE_FILE:
 		make_file(request);
 		break;
@@ -691,7 +711,7 @@ void requests_retry(struct daemon *daemon)
  * cannot open the file once more (handout.h), or change its size. */
 static int make_host_memory(uint64_t bytes)
 {
-	int fd = memfd_create("frmps-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create(WIRE_HOST_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return -errno;
@@ -742,8 +762,25 @@ static bool become_mapping(struct request *request)
 	if (entry)
 		request->fd = shared_fd_ref(entry->fd);
 	request->message.type = WIRE_MAP_HOST;
-	request->message.range = (struct wire_range){wish.address, wish.bytes, WIRE_HOST_EVENTS};
+	request->message.range =
+		(struct wire_range){.address = wish.address, .bytes = wish.bytes, .flags = WIRE_HOST_EVENTS};
 	return request->fd;
+}
+
+/* The memory of the mapping is a file of the program's own. */
+static bool is_of_program(const struct wire_message *message)
+{
+	return message->type == WIRE_MAP_HOST && message->range.file;
+}
+
+/* Also a file that an earlier life of the daemon has saved. Return: 0 or -ENOENT */
+static int take_as_programs(struct request *request)
+{
+	if (!request->fd)
+		return -ENOENT;
+	request->fd->is_programs = true;
+	request->message.range.flags |= WIRE_HOST_FILE;
+	return 0;
 }
 
 static bool makes_file(const struct wire_message *message)
@@ -760,8 +797,9 @@ static int make_file_for(const struct wire_message *message)
 }
 
 /* The file for the request, unless an earlier life of the daemon saved it: the program has filled
- * the file, or the daemon makes it, and counts it for the program. Return: 0 or -errno */
-static int take_file(struct request *request)
+ * the file, or it is the program's own, or the daemon makes it, and counts it for the program.
+ * Return: 0 or -errno */
+static int find_file(struct request *request)
 {
 	struct session *session = request->session;
 	struct shared_fd *file = uploads_find(&session->uploads, &request->message);
@@ -774,6 +812,8 @@ static int take_file(struct request *request)
 		request->fd = shared_fd_ref(file);
 	if (!makes_file(&request->message))
 		return 0;
+	if (is_of_program(&request->message))
+		return take_as_programs(request);
 	if (!request->fd) {
 		fd = make_file_for(&request->message);
 		if (fd < 0)
@@ -806,7 +846,7 @@ static void start(struct session *session, const struct wire_message *message, c
 		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
 		return;
 	}
-	r = take_file(request);
+	r = find_file(request);
 	if (!r && request->fd)
 		r = shared_fd_deposit(request->fd, session->daemon->store);
 	if (r < 0) {

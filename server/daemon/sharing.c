@@ -28,7 +28,8 @@ CUresult sharing_export(struct session *session, const struct wire_memory *wish,
 					     : holdings_find_address(holdings, wish->address);
 
 	if (entry && needs_chunk(entry))
-		holdings_give_chunk(holdings, entry, chunk_new_host(session->daemon, entry->fd));
+		holdings_give_chunk(
+			holdings, entry, chunk_new_host(session->daemon, entry->fd, entry->range.offset));
 	/* A handle of an earlier life of the daemon may have lost its memory. */
 	if (!entry || !entry->chunk)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -22,6 +22,7 @@
 #include "server/executor/end_kernels.h"
 #include "server/executor/executor.h"
 #include "server/executor/halt.h"
+#include "server/executor/hollow.h"
 #include "server/executor/memory.h"
 #include "server/executor/open.h"
 #include "server/executor/takeover.h"
@@ -51,6 +52,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	int error;
 
 	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
+	hollow_watch();
 	TAILQ_INIT(&executor->tenants);
 	shares_init(&executor->shares, &executor->sharing);
 	caps_init(&executor->caps);

@@ -32,6 +32,7 @@
 #include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
+#include "server/executor/hollow.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/pace.h"
 #include "server/executor/tenant.h"
@@ -40,6 +41,9 @@
 #define READY_NS (UINT64_C(1000) * CLOCK_MS)
 #define UNMAP_NS (UINT64_C(10000) * CLOCK_MS)
 #define PAGE	 UINT64_C(4096)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base, uint64_t bytes)
 {
@@ -262,21 +266,47 @@ static bool is_steady(int fd, uint64_t bytes)
 	       system.f_type != HUGETLBFS_MAGIC;
 }
 
+/* True if a file of the program's has all bytes at the moment. Then its size may change. */
+static bool is_long_enough(int fd, const struct wire_range *range)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size >= 0 &&
+	       range->offset + range->bytes <= ((uint64_t)status.st_size + PAGE - 1) / PAGE * PAGE;
+}
+
+static bool is_of_program(const struct wire_range *range)
+{
+	return range->flags & WIRE_HOST_FILE;
+}
+
 /* Puts the host part's reservation back in the place of the mapping. */
 static void hide(uint64_t address, uint64_t bytes)
 {
+	hollow_remove(address);
 	if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		log_error("cannot reserve %s again: %m", BYTES_OF(bytes));
 }
 
-static CUresult map_pages(struct tenant *tenant, const struct wire_range *range, int fd)
+/* Pages that are not there, and for which there is no room, are a code here, and not the driver's
+ * trouble. */
+static CUresult populate(const struct wire_range *range)
+{
+	void *at = (void *)(uintptr_t)range->address;
+
+	if (!hollow_add(range->address, range->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (madvise(at, range->bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) /* before Linux 5.14 */
+		return CUDA_SUCCESS;
+	return errno == EFAULT ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult pin_pages(struct tenant *tenant, const struct wire_range *range)
 {
 	void *at = (void *)(uintptr_t)range->address;
 	CUresult code;
 
-	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* Commands may name the range a moment too early; undoing the registration would stop all
 	 * sessions. */
 	code = range_code(range_set_add(&tenant->host, range->address, range->bytes));
@@ -285,6 +315,20 @@ static CUresult map_pages(struct tenant *tenant, const struct wire_range *range,
 		if (code)
 			range_set_remove(&tenant->host, range->address, range->bytes);
 	}
+	return code;
+}
+
+static CUresult map_pages(struct tenant *tenant, const struct wire_range *range, int fd)
+{
+	void *at = (void *)(uintptr_t)range->address;
+	CUresult code;
+
+	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		    (off_t)range->offset) == MAP_FAILED)
+		return errno == EPERM ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+	code = is_of_program(range) ? populate(range) : CUDA_SUCCESS;
+	if (!code)
+		code = pin_pages(tenant, range);
 	if (code)
 		hide(range->address, range->bytes);
 	return code;
@@ -315,7 +359,9 @@ static void map_host_now(struct job *job)
 
 	if (fd < 0 || !is_host_range(tenant, range))
 		text = "not a range of the host part, or no memory beside it";
-	else if (!is_steady(fd, range->bytes))
+	else if (is_of_program(range) && !is_long_enough(fd, range))
+		text = "the program's file is too short";
+	else if (!is_of_program(range) && !is_steady(fd, range->bytes))
 		text = "the memory is too small, could shrink, or is of huge pages";
 	else if (touches(&tenant->unpinning, range) || !deferred_admits(job->executor))
 		code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -442,7 +488,7 @@ CUresult memory_reserve_host(struct tenant *tenant, uint64_t address, uint64_t b
 	void *at = (void *)(uintptr_t)address;
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (fits(&(struct wire_range){address, bytes, 0}, PAGE, 0, UINT64_MAX))
+	if (fits(&(struct wire_range){.address = address, .bytes = bytes}, PAGE, 0, UINT64_MAX))
 		code = range_code(range_set_add(&tenant->host_windows, address, bytes));
 	if (code)
 		return code;

@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_LOOP_SHARED_FD_H
 #define FRMPS_SERVER_LOOP_SHARED_FD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct handout;
@@ -14,6 +15,9 @@ struct shared_fd {
 	unsigned refs;
 	struct store *store; /* that has a copy under `key`; NULL: none */
 	uint32_t key;	     /* 0: not deposited */
+	/* A program's own (session/taking.h): never opened once more, changed in size or given to
+	 * another program. */
+	bool is_programs;
 	/* Gets the last reference instead of the descriptor being closed, once. NULL: the
 	 * descriptor is closed */
 	void (*on_last)(struct shared_fd *shared);

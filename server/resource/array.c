@@ -36,7 +36,7 @@ static int check_back(const struct check_scope *scope, const struct wire_message
 {
 	const struct wire_back_array *back = &message->back_array;
 	const struct holding *entry = holdings_find_address(scope->holdings, back->address);
-	const struct wire_range range = {back->address, back->bytes, 0};
+	const struct wire_range range = {.address = back->address, .bytes = back->bytes};
 
 	(void)file;
 	if (!holdings_has_array(scope->holdings, back->array) ||
@@ -96,7 +96,7 @@ static int fill_memory(
 
 	(void)values;
 	entry->attribute = back->array;
-	entry->range = (struct wire_range){back->address, back->bytes, 0};
+	entry->range = (struct wire_range){.address = back->address, .bytes = back->bytes};
 	entry->global[0] = back->offset;
 	entry->global[1] = back->span;
 	return 0;

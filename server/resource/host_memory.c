@@ -2,22 +2,52 @@
 
 #include "server/resource/resource.h"
 
+#include <sys/stat.h>
+
 #include "server/resource/check.h"
 #include "server/resource/range.h"
 #include "server/session/holdings.h"
 #include "server/session/request.h"
 
+/* True if a file that a program has chosen has all bytes of a mapping, in whole pages, at the
+ * moment: the program may make it shorter at any time (executor/hollow.h). */
+static bool holds(int file, const struct wire_range *range)
+{
+	struct stat status;
+	uint64_t end;
+
+	return !__builtin_add_overflow(range->offset, range->bytes, &end) && fstat(file, &status) == 0 &&
+	       status.st_size > 0 &&
+	       end <= ((uint64_t)status.st_size + CHECK_PAGE - 1) / CHECK_PAGE * CHECK_PAGE;
+}
+
+/* A file that the daemon has taken for the program (session/taking.h). */
+static int check_file(const struct wire_range *range, int file, struct check_finding *finding)
+{
+	if (range->flags || range->offset % CHECK_PAGE)
+		return check_broken(finding, "a mapping of a file has flags or is not aligned");
+	if (file < 0)
+		return check_answer(finding, CUDA_ERROR_ILLEGAL_STATE);
+	return holds(file, range) ? 0 : check_answer(finding, CUDA_ERROR_INVALID_VALUE);
+}
+
 static int check_mapping(const struct check_scope *scope, const struct wire_message *message, int file,
 	struct check_finding *finding)
 {
-	(void)file;
-	return check_map(scope, &message->range, false, finding);
+	const struct wire_range *range = &message->range;
+	int r = check_map(scope, range, false, finding);
+
+	if (!r && range->file)
+		return check_file(range, file, finding);
+	return !r && range->offset ? check_broken(finding, "a mapping has an offset and no file") : r;
 }
 
 static int check_import(const struct check_scope *scope, const struct wire_message *message, int file,
 	struct check_finding *finding)
 {
-	const struct wire_range range = {message->import.address, message->import.bytes, WIRE_HOST_EVENTS};
+	const struct wire_range range = {.address = message->import.address,
+		.bytes = message->import.bytes,
+		.flags = WIRE_HOST_EVENTS};
 
 	(void)file;
 	return check_map(scope, &range, false, finding);

@@ -3,6 +3,7 @@
 #include "server/resource/resource.h"
 
 #include "server/backend/backend.h"
+#include "server/loop/shared_fd.h"
 #include "server/resource/check.h"
 #include "server/resource/range.h"
 #include "server/session/chunk.h"
@@ -86,7 +87,7 @@ static int check_map_handle(const struct check_scope *scope, const struct wire_m
 {
 	const struct wire_memory *memory = &message->memory;
 	const struct holding *entry = holdings_find_memory(scope->holdings, memory->handle);
-	const struct wire_range range = {memory->address, memory->bytes, 0};
+	const struct wire_range range = {.address = memory->address, .bytes = memory->bytes};
 	bool is_host = entry && chunk_is_host(entry->chunk);
 
 	(void)file;
@@ -118,11 +119,18 @@ static bool has_handle(const struct holdings *holdings, const struct wire_messag
 	return holdings_find_memory(holdings, message->memory.handle);
 }
 
-/* True if commands of this session are not all that writes to the mapping: the session has another
- * one of the memory, or another device has. */
+/* Of device memory. True if commands of this session are not all that writes to the mapping: the
+ * session has another one of the memory, or another device has. */
 static bool is_aliased(const struct holdings *holdings, const struct chunk *chunk)
 {
-	return !chunk_is_host(chunk) && (!chunk_is_own(chunk) || holdings_find_mapping(holdings, chunk));
+	return !chunk_is_own(chunk) || holdings_find_mapping(holdings, chunk);
+}
+
+static uint32_t mapping_flags(const struct holdings *holdings, const struct chunk *chunk)
+{
+	if (chunk_is_host(chunk))
+		return chunk->fd->is_programs ? WIRE_HOST_FILE : 0;
+	return is_aliased(holdings, chunk);
 }
 
 /* Executors know no handles: they map a chunk, or a file of host memory. The check has found the
@@ -137,7 +145,10 @@ static CUresult resolve_handle(struct request *request)
 	if (!chunk)
 		return CUDA_ERROR_INVALID_HANDLE;
 	request->message.type = chunk_is_host(chunk) ? WIRE_MAP_HOST : WIRE_MAP_MEMORY;
-	request->message.range = (struct wire_range){wish.address, wish.bytes, is_aliased(holdings, chunk)};
+	request->message.range = (struct wire_range){.address = wish.address,
+		.bytes = wish.bytes,
+		.flags = mapping_flags(holdings, chunk),
+		.offset = chunk->offset};
 	if (!request->chunk)
 		request->chunk = chunk_ref(chunk);
 	return CUDA_SUCCESS;

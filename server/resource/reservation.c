@@ -29,7 +29,7 @@ static int check_reserve(const struct check_scope *scope, const struct wire_mess
 static int check_release(const struct check_scope *scope, const struct wire_message *message, int file,
 	struct check_finding *finding)
 {
-	const struct wire_range range = {message->window.address, message->window.bytes, 0};
+	const struct wire_range range = {.address = message->window.address, .bytes = message->window.bytes};
 	const struct holding *entry =
 		holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes);
 
@@ -69,8 +69,9 @@ static const char *flaw(const struct request *request, const struct wire_u64s *v
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
 {
 	(void)values;
-	entry->range = (struct wire_range){message->window.address, message->window.bytes,
-		message->window.host ? HOLDING_HOST_WINDOW : 0};
+	entry->range = (struct wire_range){.address = message->window.address,
+		.bytes = message->window.bytes,
+		.flags = message->window.host ? HOLDING_HOST_WINDOW : 0};
 	return 0;
 }
 

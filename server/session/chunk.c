@@ -87,7 +87,9 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 			.kind = chunk->kind,
 			.lease = chunk->lease ? chunk->lease->key : 0,
 			.place = chunk->place,
-			.is_lent = chunk->is_lent};
+			.offset = chunk->offset,
+			.is_lent = chunk->is_lent,
+			.is_programs = chunk->fd && chunk->fd->is_programs};
 }
 
 struct chunk *chunk_adopt(
@@ -97,6 +99,7 @@ struct chunk *chunk_adopt(
 
 	/* The next life may have memory. */
 	log_bug_on(!chunk);
+	fd->is_programs |= kept->is_programs;
 	*chunk = (struct chunk){.daemon = daemon,
 		.kind = (enum chunk_kind)kept->kind,
 		.refs = 1,
@@ -105,6 +108,7 @@ struct chunk *chunk_adopt(
 		.fd = fd,
 		.lease = lease,
 		.place = kept->place,
+		.offset = kept->offset,
 		.is_lent = kept->is_lent};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));
 	TAILQ_INIT(&chunk->owners);
@@ -173,11 +177,12 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 	return chunk;
 }
 
-struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd)
+struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd, uint64_t offset)
 {
 	struct chunk *chunk = make(daemon, shared_fd_ref(fd));
 
 	chunk->kind = CHUNK_HOST;
+	chunk->offset = offset;
 	return chunk;
 }
 

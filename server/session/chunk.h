@@ -55,7 +55,8 @@ struct chunk {
 	TAILQ_HEAD(, holding) owners;
 	/* NULL: empty, the content is in host memory (standby/swap.c) */
 	struct shared_fd *fd;
-	uint64_t place; /* of the content, bytes from the start of the files of its sessions */
+	uint64_t place;	 /* of the content, bytes from the start of the files of its sessions */
+	uint64_t offset; /* CHUNK_HOST: of the memory in the file, bytes */
 	/* CHUNK_BORROWED, or CHUNK_HOST that another device's daemon has lent: open while the chunk
 	 * is in use here; NULL: the chunk is this daemon's to count and to free */
 	struct shared_fd *lease;
@@ -67,8 +68,8 @@ struct chunk {
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at once.
  * @fd: -1: the daemon had no room for the descriptor, which is a failure */
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
-/** Makes a chunk of host memory. @fd: a reference is taken. */
-struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd);
+/** Makes a chunk of host memory. @fd: a reference is taken; @offset: of the memory in it, bytes */
+struct chunk *chunk_new_host(struct daemon *daemon, struct shared_fd *fd, uint64_t offset);
 /** Makes a chunk of another device's memory. @kind: CHUNK_BORROWED or CHUNK_HOST; @fd, @lease:
  * taken over, on failure (NULL: a descriptor is missing) too */
 struct chunk *chunk_new_borrowed(

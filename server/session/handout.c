@@ -183,7 +183,7 @@ int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file)
 {
 	struct handout *handout;
 
-	if (!file || file->handout)
+	if (!file || file->handout || file->is_programs)
 		return 0;
 	handout = calloc(1, sizeof(*handout));
 	if (!handout)

@@ -40,8 +40,8 @@ void handouts_init(struct handouts *handouts, struct uv_loop_s *loop);
 void handouts_deinit(struct handouts *handouts);
 
 /**
- * Programs of a user get the file from now on. Twice is fine, and so is a file that is NULL.
- * Return: 0 or -ENOMEM
+ * Programs of a user get the file from now on. Twice is fine, and so is a file that is NULL,
+ * or a program's own, which nobody counts when the service needs it no more. Return: 0 or -ENOMEM
  */
 int handout_add(struct handouts *handouts, uid_t owner, struct shared_fd *file);
 

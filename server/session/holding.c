@@ -73,6 +73,7 @@ void holding_save(struct holding *entry, struct store *store, uint64_t session)
 	*kept = (struct kept_holding){.session = session,
 		.address = entry->range.address,
 		.bytes = entry->range.bytes,
+		.offset = entry->range.offset,
 		.flags = entry->range.flags,
 		.memory = entry->memory,
 		.image_bytes = entry->image_bytes,
@@ -109,7 +110,8 @@ static bool take_kept(struct holding *entry, const struct kept_holding *kept, si
 	if (bytes < sizeof(*kept) + options + kept->name_bytes + kept->form_bytes)
 		return false;
 	entry->type = (enum wire_type)kept->type;
-	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
+	entry->range = (struct wire_range){
+		.address = kept->address, .bytes = kept->bytes, .flags = kept->flags, .offset = kept->offset};
 	entry->memory = kept->memory;
 	entry->image_bytes = kept->image_bytes;
 	entry->unpacked_bytes = kept->unpacked_bytes;

@@ -62,10 +62,11 @@ struct kept_chunk {
 	uint32_t keeper; /* number of the keeper that made the chunk */
 	uint32_t fd;
 	uint64_t token[2];
-	uint32_t kind;	/* enum chunk_kind */
-	uint32_t lease; /* a descriptor */
-	uint64_t place; /* of the content, in swap_fds of the sessions that have the chunk */
-	bool is_lent;
+	uint32_t kind;	 /* enum chunk_kind */
+	uint32_t lease;	 /* a descriptor */
+	uint64_t place;	 /* of the content, in swap_fds of the sessions that have the chunk */
+	uint64_t offset; /* of the memory in the file */
+	bool is_lent, is_programs;
 };
 
 /* RECORD_SESSION, key: number; followed by the head of struct session (struct session_record). */
@@ -88,7 +89,7 @@ struct kept_session {
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and
  * form. */
 struct kept_holding {
-	uint64_t session, address, bytes, memory, image_bytes, unpacked_bytes, global[2];
+	uint64_t session, address, bytes, offset, memory, image_bytes, unpacked_bytes, global[2];
 	int64_t value;
 	uint32_t type, flags, module, function, kind, attribute;
 	uint32_t fd, option_count, name_bytes; /* with the NUL */

@@ -31,7 +31,8 @@ static struct wire_message message_of(const struct kept_unpinning *kept)
 	struct wire_message message = {.type = (enum wire_type)kept->type, .session = kept->session};
 
 	if (message.type == WIRE_UNMAP_HOST)
-		message.range = (struct wire_range){kept->address, kept->range_bytes, kept->flags};
+		message.range = (struct wire_range){
+			.address = kept->address, .bytes = kept->range_bytes, .flags = kept->flags};
 	return message;
 }
 

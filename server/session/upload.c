@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "server/loop/shared_fd.h"
+#include "server/session/taking.h"
 
 static uint64_t number_of(const struct wire_message *message)
 {
@@ -16,6 +17,8 @@ static uint64_t number_of(const struct wire_message *message)
 		return message->link.file;
 	case WIRE_MAKE_GRAPH:
 		return message->graph.file;
+	case WIRE_MAP_HOST:
+		return message->range.file;
 	default:
 		return 0;
 	}
@@ -32,13 +35,13 @@ static void forget(struct uploads *uploads, unsigned i)
 {
 	uploads->at[i].number = 0;
 	uploads->at[i].file = shared_fd_unref(uploads->at[i].file);
+	uploads->at[i].taking = taking_free(uploads->at[i].taking);
 	forget_code(&uploads->at[i].code);
 }
 
-/* Index of the file that the message names; UPLOADS_MAX: none. */
-static unsigned place_of(const struct uploads *uploads, const struct wire_message *message)
+/* Index of the file with a number; UPLOADS_MAX: none. */
+static unsigned place_of_number(const struct uploads *uploads, uint64_t number)
 {
-	uint64_t number = number_of(message);
 	unsigned i = 0;
 
 	while (i < UPLOADS_MAX && (!number || uploads->at[i].number != number))
@@ -46,20 +49,56 @@ static unsigned place_of(const struct uploads *uploads, const struct wire_messag
 	return i;
 }
 
+/* Index of the file that the message names; UPLOADS_MAX: none. */
+static unsigned place_of(const struct uploads *uploads, const struct wire_message *message)
+{
+	return place_of_number(uploads, number_of(message));
+}
+
+/* The place for the next file, which is empty; the oldest makes room. */
+static unsigned make_room(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number)
+{
+	uint64_t count = ++uploads->latest;
+	unsigned i = (unsigned)(count % UPLOADS_MAX);
+
+	forget(uploads, i);
+	*ret_number = (uint64_t)epoch << 32 | (uint32_t)count;
+	return i;
+}
+
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number)
 {
 	struct shared_fd *file = shared_fd_new(memfd_create("frmps-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	uint64_t count;
 	unsigned i;
 
 	if (!file)
 		return NULL;
-	count = ++uploads->latest;
-	i = (unsigned)(count % UPLOADS_MAX);
-	forget(uploads, i);
+	i = make_room(uploads, epoch, ret_number);
 	uploads->at[i].file = file;
-	uploads->at[i].number = *ret_number = (uint64_t)epoch << 32 | (uint32_t)count;
+	uploads->at[i].number = *ret_number;
 	return file;
+}
+
+/* The number is awaited: else there would be no taking. */
+static void on_taken(void *context, uint64_t number, struct shared_fd *file)
+{
+	struct uploads *uploads = context;
+	unsigned i = place_of_number(uploads, number);
+
+	uploads->at[i].taking = taking_free(uploads->at[i].taking);
+	uploads->at[i].file = file;
+	if (!file)
+		uploads->at[i].number = 0;
+}
+
+bool uploads_take(struct uploads *uploads, struct uv_loop_s *loop, uint32_t epoch, uid_t user,
+	uint64_t *ret_number, int *ret_socket)
+{
+	unsigned i = make_room(uploads, epoch, ret_number);
+
+	uploads->at[i].taking = taking_new(loop, user, *ret_number, on_taken, uploads, ret_socket);
+	uploads->at[i].number = uploads->at[i].taking ? *ret_number : 0;
+	return uploads->at[i].taking;
 }
 
 struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message)
@@ -112,6 +151,6 @@ unsigned uploads_count(const struct uploads *uploads)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < UPLOADS_MAX; i++)
-		count += uploads->at[i].file != NULL;
+		count += uploads->at[i].file || uploads->at[i].taking;
 	return count;
 }

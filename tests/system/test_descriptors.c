@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -217,6 +218,8 @@ static const struct wire_message sent[] = {
 };
 #define SENT  (sizeof(sent) / sizeof(sent[0]))
 #define TIMES 64
+/* Processes that take files of one user (session/taking.c). */
+#define TAKERS 32
 
 /* From a session, or with odd numbers from nobody yet. A kernel that lets a service refuse
  * descriptors does not send it. */
@@ -243,6 +246,55 @@ static void send_file(const struct wire_message *message, int number)
 	mute_stop();
 	close(file);
 	mute_begin();
+}
+
+/* Sends a file where one of the program's own is taken. Return: whether the service has answered */
+static bool give_file(int file, struct packet *ret_packet)
+{
+	struct wire_message take = {.type = WIRE_TAKE_FILE};
+	int socket = -1, r;
+
+	if (raw_ask(&session, &take, &socket) != CUDA_SUCCESS)
+		return false;
+	ck_assert_int_eq(packet_send(socket, (const uint8_t *)"f", 1, &file, 1), 0);
+	r = packet_receive(socket, ret_packet);
+	close(socket);
+	return r == 0;
+}
+
+/* Nobody waits for the processes that take it, and there are not many. */
+TEST(mute, a_file_whose_closing_waits_is_not_taken)
+{
+	struct packet *packet = malloc(sizeof(*packet));
+	struct wire_message answer;
+	unsigned answers = 0;
+	int files[TIMES];
+
+	if (!is_mounted) {
+		free(packet);
+		stop();
+		return;
+	}
+	mute_begin();
+	for (int i = 0; i < TIMES; i++) {
+		files[i] = mute_open();
+		if (!give_file(files[i], packet))
+			continue;
+		ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &answer), 0);
+		ck_assert_int_eq(answer.reply.code, CUDA_ERROR_NOT_SUPPORTED);
+		answers++;
+	}
+	ck_assert_uint_eq(answers, TAKERS);
+	free(packet);
+	/* Other programs do not have them. */
+	mute_stop();
+	for (int i = 0; i < TIMES; i++)
+		close(files[i]);
+	mute_begin();
+	expect_service();
+	raw_close(&session);
+	ck_assert_int_eq(service_stop(&service), 0);
+	mute_end();
 }
 
 TEST_LOOP(mute, a_file_whose_closing_waits_holds_nobody_up, 0, SENT)

@@ -325,7 +325,7 @@ static void map_handle(const struct wire_message *m)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .id = m->id};
 
-	map.range = (struct wire_range){m->memory.address, m->memory.bytes, 0};
+	map.range = (struct wire_range){.address = m->memory.address, .bytes = m->memory.bytes};
 	map_memory(&map);
 }
 

@@ -90,8 +90,8 @@ static int take_question(void)
 /* Answers with memory, and the file of it. Return: the other end of that file */
 static int lend(int socket, uint64_t is_host)
 {
-	const uint64_t values[2] = {2 * MIB, is_host};
-	const struct wire_message reply = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 2}}};
+	const uint64_t values[4] = {2 * MIB, is_host};
+	const struct wire_message reply = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 4}}};
 	int file[2];
 
 	memory = fake_memfd(2 * MIB, 0);
@@ -206,8 +206,8 @@ TEST(borrower, a_refusal_is_the_answer)
 TEST_LOOP(borrower, a_daemon_that_does_not_answer_is_an_error, 0, 5)
 {
 	const struct wire_message wrong = {.type = _i == 1 ? WIRE_PING : WIRE_REPLY, .id = 1};
-	const uint64_t values[2] = {2 * MIB, 0};
-	struct wire_message bare = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 2}}};
+	const uint64_t values[4] = {2 * MIB};
+	struct wire_message bare = {.type = WIRE_REPLY, .id = 1, .reply = {.values = {values, 4}}};
 	int socket = -1;
 
 	start();

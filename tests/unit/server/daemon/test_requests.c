@@ -797,7 +797,8 @@ TEST(requests, a_free_makes_nobody_wait_for_what_others_have_freed)
 	join();
 	fake_join(fake, &other, active, standby);
 	free_memory(false);
-	pin.range = unpin.range = (struct wire_range){other.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	pin.range = unpin.range =
+		(struct wire_range){.address = other.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
 	fake_request(fake, &other, &pin, -1);
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	fake_serve(fake, standby, WIRE_MAP_HOST);
@@ -918,8 +919,9 @@ TEST(requests, nothing_is_shared_with_another_user)
 	ck_assert_int_eq(ask(&client, &export), 0);
 	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
 	ck_assert_int_eq(ask(&other, &import), CUDA_ERROR_INVALID_VALUE);
-	events.range = (struct wire_range){
-		client.window_base + WINDOW_DEVICE_BYTES, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
+	events.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES,
+		.bytes = SHM_SHARED_PAGE_BYTES,
+		.flags = WIRE_HOST_EVENTS};
 	fake_request(fake, &client, &events, -1);
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	fake_serve(fake, standby, WIRE_MAP_HOST);

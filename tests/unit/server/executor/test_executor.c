@@ -15,10 +15,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/clock.h"
 #include "server/executor/executor.h"
+#include "server/executor/hollow.h"
 #include "server/executor/module.h"
 #include "server/executor/open.h"
 #include "server/executor/pace.h"
@@ -642,6 +644,77 @@ TEST(role, memory_comes_and_goes)
 	close_client(&client);
 }
 
+static CUresult map_file(struct client *client, int fd, uint64_t bytes, uint64_t offset)
+{
+	struct wire_message request = {.type = WIRE_MAP_HOST,
+		.range = {.address = client->window + DEVICE_BYTES,
+			.bytes = bytes,
+			.flags = WIRE_HOST_FILE,
+			.offset = offset}};
+
+	return call(client, &request, &fd, 1);
+}
+
+/* The program may make its file shorter before, and at any time after. */
+TEST(role, a_file_of_the_program_may_become_shorter)
+{
+	int fd = memfd_create("program", MFD_CLOEXEC);
+	struct client client;
+	volatile uint32_t *words;
+	uint64_t host;
+
+	open_client(&client, 5);
+	activate(&client);
+	host = client.window + DEVICE_BYTES;
+	words = (volatile uint32_t *)(uintptr_t)host;
+	ck_assert_int_eq(ftruncate(fd, 4 * 4096), 0);
+	ck_assert_int_eq(pwrite(fd, "here", 4, 3 * 4096), 4);
+	/* What is not said to be a program's must be steady. */
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(map_file(&client, fd, 2 * 4096, 3 * 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(map_file(&client, fd, 2 * 4096, 2 * 4096), 0);
+	ck_assert_int_eq(memcmp((const char *)(uintptr_t)host + 4096, "here", 4), 0);
+	ck_assert_int_eq(ftruncate(fd, 2 * 4096 + 1), 0);
+	words[0] = 7;
+	ck_assert_uint_eq(words[1024], 0);
+	words[1025] = 8;
+	ck_assert_uint_eq(words[1025], 8);
+	ck_assert_int_eq(ftruncate(fd, 0), 0);
+	ck_assert_uint_eq(words[0], 0);
+	ck_assert_int_eq(map_file(&client, fd, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_HOST, host, 2 * 4096, false), 0);
+	if (message.reply.values.count)
+		see_it_over(&client, WIRE_UNMAP_HOST, host, 2 * 4096, CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(map_file(&client, fd, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	ck_assert_int_eq(map_file(&client, fd, 4096, 0), 0);
+	close(fd);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+
+/* The one of another file is a crash, as ever. */
+static void touch_what_is_not_there(void)
+{
+	int fd = memfd_create("other", MFD_CLOEXEC);
+	volatile char *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+
+	hollow_watch();
+	_exit(*at);
+}
+
+TEST(role, a_page_of_another_file_is_a_crash)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0)
+		touch_what_is_not_there();
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	/* A sanitizer makes an exit status of it. */
+	ck_assert_int_ne(status, 0);
+}
+
 static CUresult call_window(struct client *client, enum wire_type type, uint64_t address, uint64_t bytes)
 {
 	struct wire_message request = {.type = type, .window = {.address = address, .bytes = bytes}};
@@ -839,7 +912,7 @@ TEST(role, memory_of_huge_pages_is_refused)
 	ck_assert_int_eq(ftruncate(fd, 2 << 20), 0);
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	open_client(&client, 1);
-	request.range = (struct wire_range){client.window + DEVICE_BYTES, 4096, 0};
+	request.range = (struct wire_range){.address = client.window + DEVICE_BYTES, .bytes = 4096};
 	ck_assert_int_eq(call(&client, &request, &fd, 1), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_ptr_nonnull(strstr(message.reply.text, "huge pages"));
 	close(fd);
@@ -861,7 +934,7 @@ TEST(role, waiting_is_private)
 	while (fake_count(FAKE_LAUNCH) == 0)
 		sched_yield();
 	request.session = slow.session;
-	request.range = (struct wire_range){slow.window, CHUNK, 0};
+	request.range = (struct wire_range){.address = slow.window, .bytes = CHUNK};
 	id = send_request(&request, NULL, 0);
 	open_client(&other, 2);
 	activate(&other);
@@ -1753,7 +1826,7 @@ TEST(the_main_thread_is_slow_2, what_cannot_be_withdrawn_stays_as_it_was)
 	open_client(&client, 1);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	fill_up(&executor_tenant(&by_hand, 1)->device, client.window + DEVICE_BYTES);
-	unmap.range = (struct wire_range){client.window, CHUNK, 0};
+	unmap.range = (struct wire_range){.address = client.window, .bytes = CHUNK};
 	job->message = unmap;
 	scarce_begin();
 	executor_handle(&by_hand, job);
@@ -1814,7 +1887,7 @@ TEST(the_main_thread_is_slow, a_standby_pins_again_behind_what_it_unpins)
 	job->run = hold_up;
 	module_worker_queue(job);
 	watch(&client, WIRE_UNMAP_HOST, host, 4096);
-	map.range = (struct wire_range){host, 4096, 0};
+	map.range = (struct wire_range){.address = host, .bytes = 4096};
 	send_request(&map, &fd, 1);
 	pinged = send_request(&ping, NULL, 0);
 	for (int i = 0; i < 3; i++) {

@@ -567,7 +567,7 @@ TEST(requests, a_mapping_costs_the_same_beside_many_functions)
 		note(&map);
 		ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
 	}
-	map.range = (struct wire_range){HOST + 4096, 8192, 0};
+	map.range = (struct wire_range){.address = HOST + 4096, .bytes = 8192};
 	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
 	map.range.bytes = 4096;
 	ck_assert_int_eq(check(&map, -1, &finding), 0);
@@ -668,7 +668,7 @@ TEST(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	note(&make);
 	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
 
-	map.range = unmap.range = (struct wire_range){BASE + 16 * (2 * MIB), (2 * MIB), 0};
+	map.range = unmap.range = (struct wire_range){.address = BASE + 16 * (2 * MIB), .bytes = (2 * MIB)};
 	back.back_array = (struct wire_back_array){7, BASE + 16 * (2 * MIB) + 65536, 65536, 0, 0};
 	ck_assert_int_eq(check(&back, -1, &finding), CHECK_E_BROKEN);
 	note(&map);

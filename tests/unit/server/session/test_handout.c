@@ -105,7 +105,7 @@ static int32_t pin(uint64_t bytes)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 
-	map.range = (struct wire_range){client.window_base + WINDOW_DEVICE_BYTES, bytes, 0};
+	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = bytes};
 	fake_request(fake, &client, &map, -1);
 	if (TAILQ_FIRST(&fake->daemon.sessions)->request) {
 		fake_serve(fake, active, WIRE_MAP_HOST);
@@ -118,7 +118,8 @@ static void unpin(uint64_t bytes)
 {
 	struct wire_message unmap = {.type = WIRE_UNMAP_HOST};
 
-	unmap.range = (struct wire_range){client.window_base + WINDOW_DEVICE_BYTES, bytes, 0};
+	unmap.range =
+		(struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = bytes};
 	fake_request(fake, &client, &unmap, -1);
 	fake_serve(fake, active, WIRE_UNMAP_HOST);
 	fake_serve(fake, standby, WIRE_UNMAP_HOST);

@@ -54,7 +54,7 @@ static const enum wire_type types[] = {WIRE_MAP_MEMORY, WIRE_UNMAP_MEMORY, WIRE_
 	WIRE_MAP_HANDLE, WIRE_EXPORT_MEMORY, WIRE_IMPORT_MEMORY, WIRE_RESERVE_WINDOW, WIRE_RELEASE_WINDOW,
 	WIRE_ENCODE_TENSOR_MAP, WIRE_MAKE_GRAPH, WIRE_DROP_GRAPH, WIRE_LINK_ADD, WIRE_LINK_COMPLETE,
 	WIRE_LINK_DROP, WIRE_IMPORT_HOST, WIRE_MAKE_ARRAY, WIRE_BACK_ARRAY, WIRE_DROP_ARRAY, WIRE_MAKE_OBJECT,
-	WIRE_DROP_OBJECT, WIRE_MAKE_FILE, WIRE_HELLO, WIRE_ACTIVATE};
+	WIRE_DROP_OBJECT, WIRE_MAKE_FILE, WIRE_TAKE_FILE, WIRE_HELLO, WIRE_ACTIVATE};
 
 static const struct wire_option options[] = {{CU_JIT_MAX_REGISTERS, 0, 24}, {CU_JIT_TARGET, 0, 90}};
 static const uint64_t words[WIRE_TENSOR_MAP_WORDS] = {128, 64, 32, ~UINT64_C(0)};
@@ -172,8 +172,11 @@ static void fill(struct wire_message *message)
 		break;
 	case WIRE_MAP_HOST:
 	case WIRE_UNMAP_HOST:
-		message->range =
-			(struct wire_range){device + WINDOW_DEVICE_BYTES + some(4) * 4096, 4096, some(2)};
+		message->range = (struct wire_range){.address = device + WINDOW_DEVICE_BYTES + some(4) * 4096,
+			.bytes = 4096,
+			.flags = some(2),
+			.file = some(2) ? 0 : file,
+			.offset = some(4) ? 0 : 4096};
 		break;
 	default:
 		fill_memory(message, device);
@@ -298,7 +301,8 @@ static void send_packet(const uint8_t *packet, size_t length, int fd, unsigned c
 
 static bool wants_file(enum wire_type type)
 {
-	return type == WIRE_LOAD_MODULE || type == WIRE_MAKE_GRAPH || type == WIRE_LINK_ADD;
+	return type == WIRE_LOAD_MODULE || type == WIRE_MAKE_GRAPH || type == WIRE_LINK_ADD ||
+	       type == WIRE_MAP_HOST;
 }
 
 /* A file of the daemon with 4096 bytes, sealed as most are. */

@@ -464,7 +464,7 @@ TEST(move, requests_go_on_until_it_is_let_go)
 	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 60000, on_over, NULL));
 	fake_warm(fake, third);
 	fake_serve(fake, third, WIRE_ACTIVATE);
-	map.range = (struct wire_range){newcomer.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	map.range = (struct wire_range){.address = newcomer.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
 	fake_request(fake, &newcomer, &map, -1);
 	tell(third);
 	/* It is with the old executor: nothing else happens before it is answered. */

@@ -264,7 +264,7 @@ static void boot(void)
 	serve_all();
 	fake_welcome(fake, &client);
 	session = fake_session(fake, 0);
-	first.range = (struct wire_range){address(0), BYTES, 0};
+	first.range = (struct wire_range){.address = address(0), .bytes = BYTES};
 	ask(&first);
 	ask(&second);
 	for (unsigned i = 1; i < PLACES; i++) {
