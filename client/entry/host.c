@@ -59,10 +59,10 @@ static CUresult point_into_registered(
 	CUresult r = registered_share(range, &device);
 
 	if (r == CUDA_ERROR_NOT_SUPPORTED)
-		client_log(CLIENT_LOG_ERROR, "registered memory has no device pointer: it is not private "
-					     "anonymous memory that can be written, or it has parts of pages "
-					     "and this process has no "
-					     "userfaultfd for all faults");
+		client_log(CLIENT_LOG_ERROR,
+			"registered memory has no device pointer: it is neither private anonymous memory nor "
+			"of a file in memory that this process can open; or it cannot be written; or it has "
+			"parts of private pages, and this process has no userfaultfd for all faults");
 	if (r == CUDA_SUCCESS)
 		*ret_address = device + ((uint64_t)(uintptr_t)pointer - range->address);
 	return r;

@@ -80,7 +80,7 @@ static CUresult answer_known(
 	bool registered = range->kind == RANGE_REGISTERED;
 	bool mapped = range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST;
 	bool host = range->kind == RANGE_HOST || range->kind == RANGE_MAPPED_HOST ||
-		    range->kind == RANGE_BEHIND || registered;
+		    range->kind == RANGE_BEHIND || range->kind == RANGE_FILE || registered;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:

@@ -10,9 +10,11 @@
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
+#include "client/state/backing.h"
 #include "client/state/log.h"
 #include "client/state/process.h"
 #include "client/state/session.h"
+#include "client/state/uncancelled.h"
 
 void control_start(void)
 {
@@ -113,6 +115,60 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
 	if (e != 0)
 		return lost_report(session_self(), "the control socket was closed");
 	return (CUresult)ret_answer->message.reply.code;
+}
+
+/* Over the socket of the answer to TakeFile. CUDA_ERROR_ILLEGAL_STATE: nobody is at its other end
+ * any more, or another file has come there. */
+static CUresult hand_over(int socket, const struct backing *file, struct control_answer *answer)
+{
+	const struct wire_u64s *values = &answer->message.reply.values;
+	int r = packet_send(socket, (const uint8_t *)"f", 1, &file->fd, 1);
+
+	packet_close_fds(&answer->packet);
+	if (r == 0)
+		r = packet_receive(socket, &answer->packet);
+	if (r == 0)
+		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
+	if (r != 0 || answer->message.type != WIRE_REPLY)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (answer->message.reply.code)
+		client_log(
+			CLIENT_LOG_INFO, "the service does not take a file: %s", answer->message.reply.text);
+	else if (values->count < 2 || values->at[0] != file->device || values->at[1] != file->inode)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	return (CUresult)answer->message.reply.code;
+}
+
+static CUresult take_file(const struct backing *file, struct control_answer *answer, uint64_t *ret_file)
+{
+	struct wire_message request = {.type = WIRE_TAKE_FILE};
+	CUresult r = control_call(&request, answer);
+	int socket;
+
+	if (r == CUDA_SUCCESS && (!answer->message.reply.values.count || !answer->packet.fd_count))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ret_file = answer->message.reply.values.at[0];
+	socket = packet_take_fd(&answer->packet, 0);
+	r = hand_over(socket, file, answer);
+	uncancelled_close(socket);
+	return r;
+}
+
+CUresult control_take_file(const struct backing *file, uint64_t *ret_file)
+{
+	struct control_answer *answer = control_answer_new();
+	int cancelable;
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	r = take_file(file, answer, ret_file);
+	pthread_setcancelstate(cancelable, NULL);
+	control_answer_free(answer);
+	return r;
 }
 
 CUresult control_make_file(int *ret_fd, uint64_t *ret_file)

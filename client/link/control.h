@@ -13,6 +13,8 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
+struct backing;
+
 /* A decoded answer and its packet, into which it points. About 80 KB: allocate with
  * control_answer_new(). */
 struct control_answer {
@@ -48,5 +50,14 @@ CUresult control_call(struct wire_message *request, struct control_answer *ret_a
  * Return: CUDA_ERROR_OUT_OF_MEMORY, or the sticky error of a lost service
  */
 CUresult control_make_file(int *ret_fd, uint64_t *ret_file);
+
+/**
+ * Gives the service a file of the program's own, for a MapHost.
+ * @ret_file: its number for the request
+ * Return: CUDA_ERROR_NOT_SUPPORTED: not a file in memory that can be written,
+ * CUDA_ERROR_ILLEGAL_STATE: try once more, CUDA_ERROR_OUT_OF_MEMORY, or the sticky error of a lost
+ * service
+ */
+CUresult control_take_file(const struct backing *file, uint64_t *ret_file);
 
 #endif

@@ -109,6 +109,62 @@ void host_unreserve(struct heap_chunk *chunk)
 	pool_unreserve(&session_holding(chunk->address)->host.pool, chunk);
 }
 
+/* Addresses at which something may still be mapped stay taken. */
+static void end_file(const struct range *range)
+{
+	if (peer_remove(range->address) == CUDA_SUCCESS &&
+		map_host_end(range->address, range->bytes) == CUDA_SUCCESS)
+		host_unreserve(range->block);
+}
+
+static CUresult map_file(const struct range *range, const struct backing *file)
+{
+	struct pool *pool = &own()->pool;
+	CUresult r = map_host_file(range->address, range->bytes, file);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && pool_spare(pool) > 0) {
+		pool_trim(pool, 0);
+		r = map_host_file(range->address, range->bytes, file);
+	}
+	if (r != CUDA_SUCCESS) {
+		host_unreserve(range->block);
+		return r;
+	}
+	r = peer_add(&pool->window, range->address, range->bytes, pool->audience);
+	if (r != CUDA_SUCCESS)
+		end_file(range);
+	return r;
+}
+
+CUresult host_alloc_file(const struct backing *file, uint64_t bytes, uint64_t *ret_address)
+{
+	struct range range = {.bytes = bytes, .room = bytes, .kind = RANGE_FILE};
+	CUresult r;
+
+	range.block = host_reserve((bytes + HEAP_GRAIN - 1) / HEAP_GRAIN * HEAP_GRAIN, &range.address);
+	if (!range.block)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = map_file(&range, file);
+	if (r == CUDA_SUCCESS && ranges_insert(&range) != 0) {
+		end_file(&range);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (r == CUDA_SUCCESS)
+		*ret_address = range.address;
+	return r;
+}
+
+bool host_free_file(uint64_t address)
+{
+	struct range range;
+
+	if (ranges_take(address, RANGE_FILE, &range) != 0)
+		return false;
+	SESSION_SCOPE(range.session);
+	end_file(&range);
+	return true;
+}
+
 void host_start(void)
 {
 	struct host *host = own();

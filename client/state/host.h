@@ -13,6 +13,8 @@
 #include "protocol/cuda_abi.h"
 #include "shm/layout.h"
 
+struct backing;
+
 /* At the end of the host part: pages of shared events. */
 #define HOST_EVENTS_BYTES (UINT64_C(16) << 20)
 #define HOST_EVENTS_PAGES (HOST_EVENTS_BYTES / SHM_SHARED_PAGE_BYTES)
@@ -59,6 +61,16 @@ void host_free_block(void *block);
 CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address);
 /** Unmaps a page that no work uses any more. */
 void host_unmap_events(uint64_t address);
+
+/**
+ * Pins pages of a file in memory, for all devices, and maps them once more in this process: in a
+ * RANGE_FILE.
+ * @file, @bytes: as for map_host_file()
+ * Return: as map_host_file(); CUDA_ERROR_OUT_OF_MEMORY also without addresses
+ */
+CUresult host_alloc_file(const struct backing *file, uint64_t bytes, uint64_t *ret_address);
+/** Undoes that; no work uses the pages any more. Return: false: no file is pinned there */
+bool host_free_file(uint64_t address);
 
 struct heap_chunk;
 

@@ -18,6 +18,7 @@
 
 #include "client/link/connect.h"
 #include "client/state/log.h"
+#include "client/state/maps.h"
 #include "client/state/uncancelled.h"
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -31,13 +32,6 @@
 #endif
 /* More than the frames of an exchange take. */
 #define FRAMES_BYTES (UINT64_C(64) << 10)
-
-/* A line of the memory map: "from-to rwxp offset device inode path". */
-struct mapping {
-	uint64_t from, to, offset, inode;
-	unsigned int device[2];
-	const char *modes;
-};
 
 /* Replaces the pages at `at` by the pages that are mapped at `new`. */
 struct exchange {
@@ -65,44 +59,15 @@ static int copied[2] = {-1, -1}; /* over a fork: a pipe on which the child repor
  * The memory map
  */
 
-static bool read_line(const char *line, struct mapping *ret_mapping)
-{
-	struct mapping mapping;
-	char *rest;
-
-	mapping.from = strtoull(line, &rest, 16);
-	if (*rest != '-')
-		return false;
-	mapping.to = strtoull(rest + 1, &rest, 16);
-	mapping.modes = rest + 1;
-	rest = strchr(rest + 1, ' ');
-	if (!rest)
-		return false;
-	mapping.offset = strtoull(rest, &rest, 16);
-	mapping.device[0] = (unsigned int)strtoul(rest, &rest, 16);
-	if (*rest != ':')
-		return false;
-	mapping.device[1] = (unsigned int)strtoul(rest + 1, &rest, 16);
-	mapping.inode = strtoull(rest, &rest, 10);
-	*ret_mapping = mapping;
-	return true;
-}
-
-/* The next line; NULL after the last. */
-static const char *next_line(const char *line)
-{
-	line = strchr(line, '\n');
-	return line && line[1] ? line + 1 : NULL;
-}
-
 static void look_at_line(const char *line, uint64_t *at, uint64_t end, struct pages_nature *nature)
 {
 	struct mapping mapping;
 
-	if (!read_line(line, &mapping) || mapping.to <= *at || mapping.from >= end || mapping.from > *at)
+	if (!maps_read_line(line, &mapping) || mapping.to <= *at || mapping.from >= end || mapping.from > *at)
 		return;
 	nature->readable = nature->readable && mapping.modes[0] == 'r';
 	nature->writable = nature->writable && mapping.modes[1] == 'w';
+	nature->shared = nature->shared && nature->readable && nature->writable && mapping.modes[3] == 's';
 	nature->anonymous = nature->anonymous && nature->readable && nature->writable &&
 			    mapping.modes[3] == 'p' && mapping.inode == 0;
 	*at = mapping.to;
@@ -115,8 +80,8 @@ CUresult pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_n
 
 	if (!maps)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*ret_nature = (struct pages_nature){true, true, true};
-	for (const char *line = maps; line && at < end; line = next_line(line))
+	*ret_nature = (struct pages_nature){true, true, true, true};
+	for (const char *line = maps; line && at < end; line = maps_next_line(line))
 		look_at_line(line, &at, end, ret_nature);
 	if (at < end)
 		*ret_nature = (struct pages_nature){0};
@@ -259,20 +224,11 @@ static bool find_shown(const struct mapping *mapping, const struct mapping *home
 	uint64_t offset_end = offset + (mapping->to - mapping->from);
 	uint64_t first = offset > start ? offset : start, last = offset_end < end ? offset_end : end;
 
-	if (mapping->from == home->from || mapping->inode != home->inode ||
-		memcmp(mapping->device, home->device, sizeof(home->device)) != 0 || first >= last)
+	if (mapping->from == home->from || !maps_is_same_file(mapping, home) || first >= last)
 		return false;
 	*ret_at = mapping->from + (first - offset);
 	*ret_bytes = last - first;
 	return true;
-}
-
-static bool find_home(const char *maps, uint64_t behind, struct mapping *ret_home)
-{
-	for (const char *line = maps; line; line = next_line(line))
-		if (read_line(line, ret_home) && behind >= ret_home->from && behind < ret_home->to)
-			return true;
-	return false;
 }
 
 /* @alone: in a forked child, which must not write to its parent's pages: without memory for a copy
@@ -281,11 +237,11 @@ static CUresult make_span_private(const struct span *span, bool alone)
 {
 	char *maps = connect_read_text("/proc/self/maps");
 	struct mapping home, mapping;
-	CUresult r = maps && find_home(maps, span->behind, &home) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = maps && maps_find(maps, span->behind, &home) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t at, bytes;
 
-	for (const char *line = maps; r == CUDA_SUCCESS && line; line = next_line(line)) {
-		if (!read_line(line, &mapping) ||
+	for (const char *line = maps; r == CUDA_SUCCESS && line; line = maps_next_line(line)) {
+		if (!maps_read_line(line, &mapping) ||
 			!find_shown(&mapping, &home, span->behind, span->bytes, &at, &bytes))
 			continue;
 		r = make_private(at, bytes, span->beside, alone);

@@ -28,6 +28,7 @@ struct pages_nature {
 	bool readable;	/* all of the bytes */
 	bool writable;	/* all of the bytes */
 	bool anonymous; /* private, without a file, readable and writable */
+	bool shared;	/* with others, readable and writable */
 };
 
 /** CUDA_ERROR_OUT_OF_MEMORY: no memory, or no /proc. */

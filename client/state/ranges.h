@@ -22,6 +22,7 @@ enum range_kind {
 	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that reports another type (managed.h) */
 	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
 	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
+	RANGE_FILE = 11,      /* registered memory that is shared with others, once more (host.h) */
 	RANGE_ARRAY = 9,      /* device memory behind an array: the program does not know its address */
 	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
 	RANGE_MAPPED_HOST = 10, /* pinned host memory of cuMemMap */
@@ -38,7 +39,7 @@ struct range {
 	uint64_t id;		 /* unique in the process's life */
 	struct session *session; /* set by ranges_insert(): that of the thread */
 	void *owner;		 /* the context; a module for RANGE_GLOBAL */
-	void *block;		 /* memory.c and host.c: the pool's block */
+	void *block;		 /* memory.c and host.c: the pool's block; RANGE_FILE: its chunk */
 	bool sync_memops;	 /* set by cuPointerSetAttribute */
 	bool plain;		 /* RANGE_REGISTERED: cannot have a device address */
 };

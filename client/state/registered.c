@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "client/state/backing.h"
 #include "client/state/host.h"
 #include "client/state/pages.h"
 #include "client/state/process.h"
@@ -30,23 +31,54 @@ static struct whole whole_of(const struct range *range)
 	return (struct whole){begin, bytes, begin != range->address || bytes != range->bytes};
 }
 
+/* Exchanges pages that are the process's own. */
+static CUresult share_own(const struct whole *whole, uint64_t *ret_behind)
+{
+	struct range behind = {.bytes = whole->bytes, .kind = RANGE_BEHIND};
+	CUresult r = host_alloc_range(&behind);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = pages_share(whole->begin, behind.address, whole->bytes, whole->parts);
+	if (r == CUDA_SUCCESS)
+		*ret_behind = behind.address;
+	else
+		host_free_range(behind.address, RANGE_BEHIND);
+	return r;
+}
+
+/* Pages that others have, too, stay as they are: the service pins their file. */
+static CUresult share_file(const struct whole *whole, uint64_t *ret_behind)
+{
+	struct backing backing;
+	CUresult r = backing_find(whole->begin, whole->bytes, &backing);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = host_alloc_file(&backing, whole->bytes, ret_behind);
+	backing_end(&backing);
+	/* Another thread may have closed the descriptor meanwhile, and its number be another's. */
+	if (r == CUDA_SUCCESS && !backing_is_same(whole->begin, *ret_behind)) {
+		host_free_file(*ret_behind);
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return r;
+}
+
 /* Under the lock. CUDA_ERROR_NOT_SUPPORTED: the pages cannot be shared. */
 static CUresult share_pages(const struct range *range, uint64_t *ret_address)
 {
 	struct whole whole = whole_of(range);
-	struct range behind = {.bytes = whole.bytes, .kind = RANGE_BEHIND};
 	struct pages_nature nature;
+	uint64_t behind;
 	CUresult r = pages_look(whole.begin, whole.bytes, &nature);
 
 	if (r == CUDA_SUCCESS)
-		r = nature.anonymous ? host_alloc_range(&behind) : CUDA_ERROR_NOT_SUPPORTED;
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = pages_share(whole.begin, behind.address, whole.bytes, whole.parts);
+		r = nature.anonymous ? share_own(&whole, &behind)
+		    : nature.shared  ? share_file(&whole, &behind)
+				     : CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
-		*ret_address = behind.address + (range->address - whole.begin);
-	else
-		host_free_range(behind.address, RANGE_BEHIND);
+		*ret_address = behind + (range->address - whole.begin);
 	return r;
 }
 
@@ -133,12 +165,15 @@ CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, uns
 }
 
 /* After a failure the pages stay pinned: the program still uses these pages. */
-static CUresult make_private(const struct range *range)
+static CUresult undo(const struct range *range)
 {
 	uint64_t behind = registered_device_address(range) - range->address % PAGES_BYTES;
-	CUresult r = range->block ? pages_make_private(behind) : CUDA_SUCCESS;
+	CUresult r;
 
-	if (range->block && r == CUDA_SUCCESS)
+	if (!range->block || host_free_file(behind))
+		return CUDA_SUCCESS;
+	r = pages_make_private(behind);
+	if (r == CUDA_SUCCESS)
 		host_free_range(behind, RANGE_BEHIND);
 	return r;
 }
@@ -153,7 +188,7 @@ CUresult registered_remove(uint64_t address)
 	SESSION_SCOPE(range.session);
 	r = wait_everywhere();
 	/* After a fault the work may never end; its writes go to the shared pages. */
-	undone = process_error() == CUDA_SUCCESS ? make_private(&range) : CUDA_SUCCESS;
+	undone = process_error() == CUDA_SUCCESS ? undo(&range) : CUDA_SUCCESS;
 	return r == CUDA_SUCCESS ? undone : r;
 }
 
@@ -162,7 +197,7 @@ void registered_release_context(CUcontext context)
 	struct range range;
 
 	while (ranges_take_owner(context, RANGE_REGISTERED, &range) == 0)
-		make_private(&range);
+		undo(&range);
 }
 
 uint64_t registered_device_address(const struct range *range)

@@ -5,13 +5,15 @@
 //
 //   plain   The memory is unchanged. Copies are staged (stage/bounce.h), in stream order and
 //           asynchronously as the driver's are. Kernels cannot reach the memory.
-//   shared  Shared pages have replaced its pages at the same address, with the same contents. The
-//           pages also lie in the host part of the window: that address is the device pointer. The
-//           pointers differ, as the device attribute CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says.
+//   shared  The service has its pages, which also lie in the host part of the window: that address
+//           is the device pointer. The pointers differ, as the device attribute
+//           CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says. Private anonymous pages were replaced for
+//           that, at the same address, with the same contents (pages.h). Pages that other processes
+//           may have, too, stay: the service pins the file behind them (backing.h).
 //
 // With DEVICEMAP memory becomes shared at once, else when the program asks for its device pointer.
-// Memory stays plain, without a device pointer, if it is not private anonymous memory, or if writes
-// of other threads might be lost in the exchange (pages.h).
+// Memory stays plain, without a device pointer, if writes of other threads might be lost in the
+// exchange, or if there is no such file.
 
 #ifndef FRMPS_CLIENT_STATE_REGISTERED_H
 #define FRMPS_CLIENT_STATE_REGISTERED_H

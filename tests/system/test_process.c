@@ -377,10 +377,13 @@ TEST(process, the_library_is_unloaded_while_it_works)
 
 static int live_without_standard_descriptors(int first)
 {
-	const int shared = MAP_SHARED | MAP_ANONYMOUS;
-	uint8_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, shared, -1, 0);
+	int file = memfd_create("private", MFD_CLOEXEC);
 	CUdeviceptr pointer, word;
+	uint8_t *page;
 
+	ck_assert_int_eq(ftruncate(file, 4096), 0);
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	close(file);
 	for (int fd = first; fd <= STDERR_FILENO; fd++)
 		close(fd);
 	driver_attach();

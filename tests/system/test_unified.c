@@ -23,7 +23,8 @@
 #define FAILS(call, code) ck_assert_int_eq((int)(call), CUDA_ERROR_##code)
 #define BYTES		  (4 * MIB)
 
-enum kind { ALLOCATED, REGISTERED, MANAGED, CREATED, KINDS };
+/* SHARED: registered, of a file that other processes may have. */
+enum kind { ALLOCATED, REGISTERED, SHARED, MANAGED, CREATED, KINDS };
 
 struct pinned {
 	enum kind kind;
@@ -57,6 +58,17 @@ static CUresult set_access(uint32_t *words, size_t bytes, CUmemLocationType type
 	return cuMemSetAccess((CUdeviceptr)(uintptr_t)words, bytes, &access, 1);
 }
 
+static void *map_shared(size_t bytes)
+{
+	int fd = memfd_create("shared", MFD_CLOEXEC);
+	void *memory;
+
+	ck_assert_int_eq(ftruncate(fd, (off_t)(bytes + MIB)), 0);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, MIB);
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	return memory;
+}
+
 /* In the context of one side. */
 static struct pinned pin(enum kind kind, int ordinal, size_t bytes)
 {
@@ -73,6 +85,11 @@ static struct pinned pin(enum kind kind, int ordinal, size_t bytes)
 	case REGISTERED:
 		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		ck_assert_ptr_ne(memory, MAP_FAILED);
+		ck_cuda(cuMemHostRegister_v2(memory, bytes, 0));
+		pinned.words = memory;
+		break;
+	case SHARED:
+		memory = map_shared(bytes);
 		ck_cuda(cuMemHostRegister_v2(memory, bytes, 0));
 		pinned.words = memory;
 		break;
@@ -99,6 +116,7 @@ static CUresult unpin(const struct pinned *pinned)
 	case ALLOCATED:
 		return cuMemFreeHost(pinned->words);
 	case REGISTERED:
+	case SHARED:
 		r = cuMemHostUnregister(pinned->words);
 		munmap(pinned->words, pinned->bytes);
 		return r;
@@ -116,7 +134,7 @@ static CUdeviceptr address_of(const struct pinned *pinned, int ordinal)
 	CUdeviceptr address = (CUdeviceptr)(uintptr_t)pinned->words;
 
 	use(ordinal);
-	if (pinned->kind == ALLOCATED || pinned->kind == REGISTERED)
+	if (pinned->kind <= SHARED)
 		ck_cuda(cuMemHostGetDevicePointer_v2(&address, pinned->words, 0));
 	return address;
 }
@@ -477,7 +495,7 @@ static int pin_repeatedly(int progress, int orders)
 	for (int i = 0; i < 2; i++)
 		kept[i] = pin(ALLOCATED, i, BYTES);
 	for (uint32_t round = 0; !ordered(orders, false); round++) {
-		now = pin(round % 4 < 2 ? ALLOCATED : REGISTERED, (int)round % 2, 70 * MIB);
+		now = pin((enum kind)(round / 2 % 3), (int)round % 2, 70 * MIB);
 		if (!is_reached_by_both(&now, round) || !is_reached_by_both(&kept[0], round) ||
 			!is_reached_by_both(&kept[1], round))
 			return 2;
@@ -518,7 +536,7 @@ TEST(wrong, a_dead_daemon_takes_nothing_away)
 /* Has nothing on the devices while it waits for an order. */
 static int reach_on_order(int progress, int orders)
 {
-	struct pinned kept[2], later[2];
+	struct pinned kept[2], shared[2], later[2];
 	const int rounds = 4;
 
 	open_side(0);
@@ -526,19 +544,26 @@ static int reach_on_order(int progress, int orders)
 	open_side(1);
 	kept[1] = pin(REGISTERED, 1, BYTES);
 	address_of(&kept[1], 1);
+	for (int i = 0; i < 2; i++) {
+		shared[i] = pin(SHARED, i, BYTES);
+		address_of(&shared[i], i);
+	}
 	for (int round = 0; round < rounds; round++) {
 		report(progress);
 		ordered(orders, true);
 		for (int i = 0; i < 2; i++) {
 			later[i] = pin(ALLOCATED, i, 70 * MIB);
 			if (!is_reached_by_both(&kept[i], (uint32_t)round) ||
+				!is_reached_by_both(&shared[i], (uint32_t)round) ||
 				!is_reached_by_both(&later[i], (uint32_t)round) || !works(i, (uint32_t)round))
 				return 2;
 			ck_cuda(unpin(&later[i]));
 		}
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		ck_cuda(unpin(&kept[i]));
+		ck_cuda(unpin(&shared[i]));
+	}
 	report(progress);
 	ordered(orders, true);
 	return 0;
