@@ -343,7 +343,7 @@ print("exact")
 '''
 # Pinned memory: kernels of both devices count in it, whichever it was pinned for; and NCCL's way with memory of cuMemCreate.
 PINNED = DEVICES + r'''
-import mmap, socket, threading
+import mmap, os, socket, threading
 SIZE = 4 << 20
 def word(address):
     return ctypes.c_uint32.from_address(address)
@@ -402,8 +402,10 @@ if what == "pinned":
 elif what == "registered":
     for i in range(2):
         open_device(i)
-    for owner in range(2):
-        area = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    shared = os.memfd_create("registered")
+    os.truncate(shared, SIZE)
+    for owner, file in ((owner, file) for owner in range(2) for file in (-1, shared)):
+        area = mmap.mmap(file, SIZE, flags=mmap.MAP_SHARED if file >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         address = ctypes.addressof(ctypes.c_char.from_buffer(area))
         use(owner)
         do("cuMemHostRegister_v2", ctypes.c_void_p(address), ctypes.c_size_t(SIZE), 2)
