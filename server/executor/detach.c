@@ -145,11 +145,10 @@ void detach_handle(struct job *job)
 bool detach_undo(struct tenant *tenant, uint32_t generation)
 {
 	/* A tenant that this executor has served has a timeline. */
-	if (!tenant->timeline || tenant->exit == TENANT_DETACHES ||
-		word_acquire(&tenant->view.server->generation) != generation)
+	if (!tenant->timeline || word_relaxed(&tenant->generation) || tenant->exit == TENANT_DETACHES ||
+		is_over(tenant) || word_acquire(&tenant->view.server->generation) != generation)
 		return false;
-	tenant->leaving = false;
-	tenant->stopped = is_over(tenant);
+	tenant->leaving = tenant->stopped = false;
 	contain_join(tenant, generation);
 	sharing_join(tenant);
 	cap_look(tenant);

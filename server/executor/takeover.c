@@ -539,14 +539,17 @@ static enum takeover_verdict take(struct job *job, uint32_t index, struct tenant
 	uint32_t recover = index < wish->recover.count ? wish->recover.at[index] : TAKEOVER_BY_POLICY;
 	enum takeover_verdict verdict;
 
-	if (!tenant || tenant->closing || tenant->stopped)
+	if (!tenant || tenant->closing)
 		return TAKEOVER_FAULTED;
-	if (word_relaxed(&tenant->generation))
-		return TAKEOVER_CLEAN; /* served already */
+	/* First: who was let go has stopped. */
 	if (detach_undo(tenant, wish->generation)) {
 		*ret_joining = tenant;
 		return TAKEOVER_CLEAN;
 	}
+	if (tenant->stopped)
+		return TAKEOVER_FAULTED;
+	if (word_relaxed(&tenant->generation))
+		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_tenant(tenant, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "");
 	if (verdict != TAKEOVER_FAULTED)

@@ -1004,6 +1004,22 @@ TEST(role, a_session_is_let_go_when_its_work_is_done)
 	close_client(&other);
 }
 
+/* No other executor has served it. */
+TEST(role, who_was_let_go_and_stays_is_served_again)
+{
+	struct client client;
+
+	prepare(&client, 1);
+	wait_for(&client, 1, launch(&client, 1, 0));
+	ck_assert_uint_eq(detach_tenant(&client, 1000), 1);
+	launch(&client, 1, 0);
+	activate(&client);
+	wait_for(&client, 1, launch(&client, 1, 0));
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+
 static void open_guard(struct client *client)
 {
 	struct wire_message request = {.type = WIRE_OPEN_GUARD};
