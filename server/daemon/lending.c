@@ -18,14 +18,15 @@
 #include "server/role.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 
-/* A daemon that has died is back within a second. */
-#define PATIENCE_MS 10000u
 /* Connections, one after the other, that may end without an answer. */
 #define TRIES 4u
+/* Pause before the next question about memory that is away. */
+#define LATER_MS 20u
 
 /* The values of an answer. */
 enum { LENT_BYTES, LENT_IS_HOST, LENT_OFFSET, LENT_IS_PROGRAMS, LENT_VALUES };
@@ -34,15 +35,35 @@ struct borrowing {
 	struct request *request;
 	struct connection *connection;
 	struct timer *timer;
+	unsigned asked; /* devices before the one that is asked now, from the token's on */
 	unsigned tries;
 	lending_end_fn *end;
 };
 
-bool lending_is_elsewhere(const struct daemon *daemon, const uint64_t token[2])
+bool lending_may_help(const struct daemon *daemon, const uint64_t token[2])
 {
-	const unsigned device = WIRE_TOKEN_DEVICE(token);
+	const unsigned devices = daemon_devices(daemon);
 
-	return device != daemon->heritage->number && device < daemon_devices(daemon);
+	return devices > 1 && WIRE_TOKEN_DEVICE(token) < devices;
+}
+
+/* The device that is asked now. */
+static unsigned device_of(const struct borrowing *borrowing)
+{
+	const struct request *request = borrowing->request;
+
+	return (WIRE_TOKEN_DEVICE(request->message.memory.token) + borrowing->asked) %
+	       daemon_devices(request->session->daemon);
+}
+
+/* Return: false: all others were asked */
+static bool find_next(struct borrowing *borrowing)
+{
+	const struct daemon *daemon = borrowing->request->session->daemon;
+
+	while (borrowing->asked < daemon_devices(daemon) && device_of(borrowing) == daemon->heritage->number)
+		borrowing->asked++;
+	return borrowing->asked < daemon_devices(daemon);
 }
 
 /*
@@ -77,8 +98,42 @@ static void give_up(struct borrowing *borrowing, const char *reason)
 
 	userlog_event(request->session->daemon, request->session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
 		"session %llu gets no memory of device %u: %s", (unsigned long long)request->session->number,
-		WIRE_TOKEN_DEVICE(request->message.memory.token), reason);
+		device_of(borrowing), reason);
 	end(borrowing, CUDA_ERROR_NOT_READY, NULL, 0);
+}
+
+/* Return: 0 or -errno */
+static int ask(struct borrowing *borrowing);
+
+/* The device that is asked now does not have the memory. */
+static void ask_next(struct borrowing *borrowing)
+{
+	int r;
+
+	borrowing->connection = connection_shutdown(borrowing->connection);
+	borrowing->asked++;
+	borrowing->tries = 0;
+	if (!find_next(borrowing)) {
+		end(borrowing, CUDA_ERROR_INVALID_VALUE, NULL, 0);
+		return;
+	}
+	r = ask(borrowing);
+	if (r < 0)
+		give_up(borrowing, strerror(-r));
+}
+
+/* It may be anywhere by the next time. */
+static void await(struct borrowing *borrowing)
+{
+	struct request *request = borrowing->request;
+	const uint64_t waited_us = timer_now_us() - request->session->asked_us;
+
+	if (waited_us / 1000 >= LENDING_PATIENCE_MS) {
+		end(borrowing, CUDA_ERROR_NOT_READY, NULL, 0);
+		return;
+	}
+	lending_forget(request);
+	reclaim_await_for(request, LATER_MS);
 }
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
@@ -92,10 +147,14 @@ static void on_message(void *context, const struct wire_message *message, struct
 		give_up(borrowing, "its daemon gives no answer that makes sense");
 		return;
 	}
-	if (reply->code) {
+	if (reply->code == CUDA_ERROR_INVALID_VALUE)
+		ask_next(borrowing);
+	else if (reply->code == CUDA_ERROR_NOT_READY)
+		await(borrowing);
+	else if (reply->code)
 		end(borrowing, (CUresult)reply->code, NULL, 0);
+	if (reply->code)
 		return;
-	}
 	chunk = chunk_new_borrowed(request->session->daemon,
 		reply->values.at[LENT_IS_HOST] ? CHUNK_HOST : CHUNK_BORROWED, request->message.memory.token,
 		packet_take_fd(packet, 0), packet_take_fd(packet, 1));
@@ -113,7 +172,6 @@ static void on_timer(void *context)
 
 static void on_closed(void *context, const char *reason);
 
-/* Return: 0 or -errno */
 static int ask(struct borrowing *borrowing)
 {
 	const struct request *request = borrowing->request;
@@ -122,7 +180,7 @@ static int ask(struct borrowing *borrowing)
 	const struct wire_message message = {.type = WIRE_LEND_MEMORY,
 		.id = 1,
 		.lend = {.token = {token[0], token[1]}, .uid = request->session->uid}};
-	int fd = neighbour_connect(daemon, WIRE_TOKEN_DEVICE(token));
+	int fd = neighbour_connect(daemon, device_of(borrowing));
 
 	if (fd < 0)
 		return fd;
@@ -154,10 +212,11 @@ void lending_borrow(struct request *request, lending_end_fn *end_call)
 	*borrowing = (struct borrowing){.request = request, .end = end_call};
 	request->borrowing = borrowing;
 	request->place = REQUEST_AT_LENDER;
+	find_next(borrowing);
 	borrowing->timer = timer_new(request->session->daemon->loop, on_timer, borrowing);
 	r = borrowing->timer ? ask(borrowing) : -ENOMEM;
 	if (!r)
-		timer_start(borrowing->timer, PATIENCE_MS);
+		timer_start(borrowing->timer, LENDING_PATIENCE_MS);
 	if (r < 0)
 		give_up(borrowing, strerror(-r));
 }

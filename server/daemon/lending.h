@@ -1,9 +1,13 @@
 // Memory of one device on another device of the service. Each device has a daemon of its own. A
-// program's token names the device that has the memory (WIRE_TOKEN_DEVICE). The daemon that gets
-// such a token from another device connects to that device's daemon:
+// program's token names the device where the memory was made (WIRE_TOKEN_DEVICE); its programs may
+// have gone on on another one since (depart.h). The daemon that gets a token of memory that it does
+// not have asks the daemon of that device, and then the others:
 //
 //   borrower: lending_borrow ──LendMemory──► lender: lending_lend
 //             chunk, mapped like any other ◄──── the memory's descriptor, and the offer's file
+//
+// Memory that is away, or on its way to another device, is called back, and the borrower asks all
+// over again, for LENDING_PATIENCE_MS after the begin of its program's request.
 //
 // The memory counts on its own device alone. The lender never empties memory that it has lent. When
 // its last owner there ends, the memory is unheld (session/export.h) for as long as the borrower
@@ -32,11 +36,14 @@ struct wire_message;
  * success. @bytes: of the memory */
 typedef void lending_end_fn(struct request *request, CUresult code, struct chunk *chunk, uint64_t bytes);
 
-/** True if a token names another device of the service. */
-bool lending_is_elsewhere(const struct daemon *daemon, const uint64_t token[2]);
+/* For one answer, and for memory to come back. A daemon that has died is back within a second. */
+#define LENDING_PATIENCE_MS 10000u
 
-/** Asks for the memory of an ImportMemory that lending_is_elsewhere(). `end` may be called before
- * this returns. CUDA_ERROR_NOT_READY: the other daemon does not answer */
+/** True if another device of the service may have the memory behind a token, which is not here. */
+bool lending_may_help(const struct daemon *daemon, const uint64_t token[2]);
+
+/** Asks for the memory of an ImportMemory whose memory is not here. `end` may be called before this
+ * returns. CUDA_ERROR_NOT_READY: another daemon does not answer, or the memory stays away */
 void lending_borrow(struct request *request, lending_end_fn *end);
 /** The request is over. */
 void lending_forget(struct request *request);

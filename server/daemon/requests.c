@@ -564,7 +564,7 @@ static void import_memory(struct request *request)
 
 	if (!request->chunk) {
 		code = sharing_import(session, wish, &chunk, &wish->bytes);
-		if (code == CUDA_ERROR_INVALID_VALUE && lending_is_elsewhere(session->daemon, wish->token)) {
+		if (code == CUDA_ERROR_INVALID_VALUE && lending_may_help(session->daemon, wish->token)) {
 			lending_borrow(request, on_borrowed);
 			return;
 		}

@@ -47,9 +47,9 @@ static const struct holding *find_exported(
 	const struct holding *entry = NULL;
 	struct session *session;
 
-	/* Also a session that is just ending. */
+	/* Also a session that is just ending. What another device has, its daemon says. */
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		if (session->uid == uid)
+		if (session->uid == uid && !session_is_elsewhere(session))
 			entry = holdings_find_token(&session->holdings, token);
 		if (entry)
 			break;
@@ -66,7 +66,13 @@ static bool is_within_limit(const struct session *session, bool is_host, uint64_
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
-/* @ret_owner: a session that has the memory; NULL: it is unheld */
+/* The memory of a session that leaves for another device may be that device's by the next moment. */
+static bool is_away(const struct session *owner, const struct chunk *chunk)
+{
+	return owner->departure || (owner->memory != SESSION_MEMORY_HERE && chunk_is_own(chunk));
+}
+
+/* Calls back memory that is away. @ret_owner: a session that has the memory; NULL: it is unheld */
 static CUresult find_chunk(struct daemon *daemon, uid_t uid, const uint64_t token[2],
 	struct session **ret_owner, struct chunk **ret_chunk, uint64_t *ret_bytes)
 {
@@ -75,8 +81,10 @@ static CUresult find_chunk(struct daemon *daemon, uid_t uid, const uint64_t toke
 
 	if (!chunk)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (*ret_owner && (*ret_owner)->memory != SESSION_MEMORY_HERE && chunk_is_own(chunk))
+	if (*ret_owner && is_away(*ret_owner, chunk)) {
+		swap_call(*ret_owner);
 		return CUDA_ERROR_NOT_READY;
+	}
 	*ret_chunk = chunk;
 	*ret_bytes = entry ? entry->range.bytes : exports_bytes_of(chunk);
 	return CUDA_SUCCESS;
@@ -88,8 +96,6 @@ CUresult sharing_import(struct session *session, const struct wire_memory *wish,
 	struct session *owner;
 	CUresult code = find_chunk(session->daemon, session->uid, wish->token, &owner, ret_chunk, ret_bytes);
 
-	if (code == CUDA_ERROR_NOT_READY)
-		swap_call(owner);
 	/* Memory that another device's daemon has lent counts there. */
 	if (code || (*ret_chunk)->lease || is_within_limit(session, chunk_is_host(*ret_chunk), *ret_bytes))
 		return code;

@@ -30,6 +30,7 @@ CUresult sharing_import(struct session *session, const struct wire_memory *wish,
  * The memory behind a token, for the daemon of another device on which programs of the user have
  * sessions.
  * @ret_file: as of exports_lend()
+ * Return: CUDA_ERROR_NOT_READY: as of sharing_import()
  */
 CUresult sharing_lend(struct daemon *daemon, uid_t uid, const uint64_t token[2], struct chunk **ret_chunk,
 	uint64_t *ret_bytes, struct shared_fd **ret_file);

@@ -10,11 +10,13 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/place.h"
+#include "server/daemon/lending.h"
 #include "server/door/visitor.h"
 #include "server/session/chunk.h"
 #include "server/session/export.h"
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
+#include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "server/standby/swap.h"
@@ -237,6 +239,91 @@ TEST_LOOP(borrower, a_daemon_that_does_not_answer_is_an_error, 0, 5)
 	ck_assert_uint_eq(holdings()->count, 0);
 	if (_i)
 		close(socket);
+	part();
+}
+
+static void refuse(int socket, int32_t code)
+{
+	const struct wire_message reply = {.type = WIRE_REPLY, .id = 1, .reply = {.code = code}};
+
+	fake_send(fake, socket, &reply, NULL, 0);
+	fake_turn(fake);
+	close(socket);
+}
+
+/* Its programs have gone on there, and the token is as old as the memory. */
+TEST(borrower, memory_that_was_made_here_may_be_there)
+{
+	const uint64_t token[2] = {WIRE_TOKEN_DEVICES, 77};
+	struct wire_message message = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 7}};
+	int socket, file;
+
+	start();
+	memcpy(message.memory.token, token, sizeof(token));
+	fake_request(fake, &client, &message, -1);
+	fake_turn(fake);
+	socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fake_expect(fake, socket, WIRE_LEND_MEMORY);
+	ck_assert_mem_eq(fake->message.lend.token, token, sizeof(token));
+	file = lend(socket, 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	close(file);
+	part();
+}
+
+/* The token's device comes first, then the others. */
+TEST(borrower, each_other_device_is_asked_once)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char other[PLACE_BYTES];
+	int second, asked;
+
+	start();
+	fake->heritage.count = 3;
+	ck_assert(place_of_device(fake->config.socket, 2, other));
+	strcpy(address.sun_path, other);
+	second = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ck_assert_int_eq(bind(second, (const struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(second, 8), 0);
+	import(7);
+	ck_assert_int_lt(accept4(second, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), 0);
+	refuse(take_question(), CUDA_ERROR_INVALID_VALUE);
+	asked = accept4(second, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fake_expect(fake, asked, WIRE_LEND_MEMORY);
+	fake_expect_nothing(fake, client.socket);
+	refuse(asked, CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, CUDA_ERROR_INVALID_VALUE);
+	close(second);
+	unlink(other);
+	part();
+}
+
+/* It comes back, or arrives at another device. */
+TEST(borrower, memory_that_is_away_is_asked_for_again)
+{
+	int file;
+
+	start();
+	import(7);
+	for (int i = 0; i < 3; i++) {
+		refuse(take_question(), CUDA_ERROR_NOT_READY);
+		fake_expect_nothing(fake, client.socket);
+		FAKE_SKIP_WHILE(fake, !fake_session(fake, 0)->request->borrowing);
+	}
+	file = lend(take_question(), 0);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, 0);
+	close(file);
+	part();
+}
+
+TEST(borrower, memory_that_stays_away_is_an_error)
+{
+	start();
+	import(7);
+	fake_session(fake, 0)->asked_us -= UINT64_C(1000) * LENDING_PATIENCE_MS;
+	refuse(take_question(), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(fake_expect(fake, client.socket, WIRE_REPLY)->reply.code, CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(holdings()->count, 0);
 	part();
 }
 
