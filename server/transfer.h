@@ -1,10 +1,11 @@
-// Transfers of sessions between the devices of a service: which of two daemons owns a session. The
-// daemons of all devices share one table of transfers. The table outlives every daemon, but not the
-// service. So two daemons always read the same outcome of a transfer, whichever of the two dies.
+// Transfers of sessions between the devices of a service: which of two daemons owns a set of
+// sessions, of one or more. The daemons of all devices share one table of transfers. The table
+// outlives every daemon, but not the service. So two daemons always read the same outcome of a
+// transfer, for all of its sessions, whichever of the two dies.
 //
 //             transfer_take(), by the receiver
-//      OPEN ─────────────────────────────────► TAKEN   the receiver owns the session
-//        └───────────────────────────────────► CLOSED  the giver keeps the session
+//      OPEN ─────────────────────────────────► TAKEN   the receiver owns the sessions
+//        └───────────────────────────────────► CLOSED  the giver keeps them
 //             transfer_close(), by either
 //
 // The table has one word for each giver and receiver, so one transfer at a time. A giver opens the
@@ -37,9 +38,9 @@ struct transfers *transfers_new(void);
 
 /** Opens the next transfer from one device to another. */
 struct transfer transfer_open(struct transfers *transfers, uint32_t from, uint32_t to);
-/** Return: true if the transfer was open: the receiver owns the session from now on */
+/** Return: true if the transfer was open: the receiver owns the sessions from now on */
 bool transfer_take(struct transfers *transfers, const struct transfer *transfer);
-/** Return: true if the giver owns the session for good; false: the receiver was faster */
+/** Return: true if the giver owns the sessions for good; false: the receiver was faster */
 bool transfer_close(struct transfers *transfers, const struct transfer *transfer);
 
 #endif

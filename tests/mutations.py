@@ -75,7 +75,7 @@ MUTATIONS = (
     Mutation("a descriptor's token counts for another user", "server/session/export.c",
              "if (offer->uid == uid && ", "if (uid != 1 && ", "system/test_users", True),
     Mutation("pinned memory is shared with another user", "server/daemon/sharing.c",
-             "if (session->uid == uid)", "if (session)", "system/test_users", True),
+             "if (session->uid == uid && ", "if (", "system/test_users", True),
     Mutation("a device lends another user's memory", "server/daemon/lending.c",
              "(uid_t)wish->uid, wish->token", "uid, wish->token", "server/daemon/test_lending"),
     Mutation("a device lends to anybody", "server/daemon/lending.c",

@@ -205,12 +205,11 @@ CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdevicep
 	return r;
 }
 
-/* Each device numbers its sessions. */
+/* No two devices of a service give a session the same number. */
 static bool is_own(const struct content *content)
 {
 	SESSION_FOREACH (session)
-		if (session->connection.session == content->session &&
-			session->device.number == WIRE_TOKEN_DEVICE(content->part.token.words))
+		if (session->connection.session == content->session)
 			return true;
 	return false;
 }

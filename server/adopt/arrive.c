@@ -9,14 +9,13 @@
 
 #include "protocol/cuda_abi.h"
 #include "protocol/socket.h"
+#include "server/adopt/admit.h"
 #include "server/adopt/adoption.h"
-#include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/daemon/compiling.h"
 #include "server/daemon/depart.h"
 #include "server/daemon/handover.h"
 #include "server/daemon/life.h"
-#include "server/daemon/quota.h"
 #include "server/daemon/sink_make.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -24,18 +23,14 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
-#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
-#include "server/session/fault_history.h"
 #include "server/session/guarantee.h"
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
-#include "server/session/owner.h"
 #include "server/session/session.h"
 #include "server/session/unpinning.h"
-#include "server/session/window.h"
 #include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/transfer.h"
@@ -45,9 +40,6 @@
 /* Time limits: of the end of an earlier stay, and of executors, which may have to start. */
 #define STAY_US	  UINT64_C(5000000)
 #define MAKING_US UINT64_C(60000000)
-/* Replies that wait. */
-#define QUEUE_MAX  8u
-#define TEXT_BYTES 400u
 
 enum arrive_step { ARRIVE_LISTENS, ARRIVE_LOOKS, ARRIVE_GATHERS, ARRIVE_MAKES, ARRIVE_READY };
 
@@ -60,12 +52,10 @@ struct arrival {
 	struct handover handover; /* the latest bundle */
 	uint32_t *keys;		  /* of descriptors, from 1 on; [0] is 0 */
 	uint32_t key_count;
-	struct domain *domain;	 /* for the session; valid only within a check */
-	uint32_t domain_number;	 /* of that; 0: none yet */
-	struct session *session; /* MAKES, READY: a reference */
-	struct worker *executor; /* makes the session; NULL: none yet */
-	bool is_asked;		 /* the executor, for the free memory */
-	unsigned refs;		 /* of the daemon, and of an answer under way */
+	struct arriving *members; /* as in all bundles; NULL: no question yet */
+	uint32_t member_count;
+	bool is_asked; /* the first one's executor, for the free memory */
+	unsigned refs; /* of the daemon, and of an answer under way */
 	struct timer *look;
 	uint64_t until_us, begun_us;
 };
@@ -90,10 +80,10 @@ static void unref(struct arrival *arrival)
 		free(arrival);
 }
 
-/* A domain for the session alone. */
-static void leave_domain(const struct arrival *arrival)
+/* A domain for a session alone. */
+static void leave_domain(const struct arrival *arrival, const struct arriving *member)
 {
-	struct domain *domain = daemon_find_domain(arrival->daemon, arrival->domain_number);
+	struct domain *domain = daemon_find_domain(arrival->daemon, member->domain_number);
 
 	if (domain && domain_is_alone(domain) && domain->life != DOMAIN_RETIRES &&
 		!domain_has_programs(domain))
@@ -110,28 +100,41 @@ static void return_files(struct arrival *arrival)
 	arrival->key_count = 0;
 }
 
+/* Records first: no record names a descriptor after the release. */
+static void leave_sessions(struct arrival *arrival)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		if (arrival->members[i].session && arrival->members[i].session->state == SESSION_ELSEWHERE)
+			session_leave(arrival->members[i].session);
+}
+
+static void drop_members(struct arrival *arrival)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		leave_domain(arrival, &arrival->members[i]);
+		session_unref(arrival->members[i].session);
+	}
+	free(arrival->members);
+	arrival->members = NULL;
+	arrival->member_count = 0;
+}
+
 static void end(struct arrival *arrival)
 {
-	struct session *session = arrival->session;
-
 	arrival->daemon->arrival = NULL;
-	arrival->session = NULL;
 	arrival->connection = connection_shutdown(arrival->connection);
 	arrival->look = timer_free(arrival->look);
 	handover_free(&arrival->handover);
-	/* Records first: no record names a descriptor after the release. */
-	if (session && session->state == SESSION_ELSEWHERE)
-		session_leave(session);
+	leave_sessions(arrival);
 	return_files(arrival);
-	leave_domain(arrival);
-	session_unref(session);
+	drop_members(arrival);
 	unref(arrival);
 }
 
-/* The giver keeps the session. */
+/* The giver keeps the set. */
 static void fail(struct arrival *arrival, int32_t code, const char *text)
 {
-	log_debug("the session from device %u does not come: %s", arrival->from, text);
+	log_debug("the sessions from device %u do not come: %s", arrival->from, text);
 	if (arrival->transfer.number)
 		transfer_close(arrival->daemon->heritage->transfers, &arrival->transfer);
 	reply(arrival, code, text);
@@ -139,142 +142,22 @@ static void fail(struct arrival *arrival, int32_t code, const char *text)
 }
 
 /*
- * May it come?
+ * May they come?
  */
 
-/* The session's head in the bundle. */
-static void copy_head(const struct handover *handover, struct session *ret_session)
-{
-	memset(ret_session, 0, sizeof(*ret_session));
-	memcpy(ret_session, handover->head.session.head, sizeof(handover->head.session.head));
-	ret_session->subject.executable[SUBJECT_PATH_MAX - 1] = '\0';
-	ret_session->subject.cgroup[SUBJECT_PATH_MAX - 1] = '\0';
-	ret_session->identity[SESSION_IDENTITY_MAX - 1] = '\0';
-}
-
-static bool is_window_free(const struct window_set *set, uint64_t address, uint64_t bytes)
-{
-	return address == WINDOW_NONE ||
-	       (!window_users(set, address) && window_is_possible(set, address, bytes));
-}
-
-static bool are_windows_free(
-	const struct handover *handover, const struct session *head, const struct window_set *set)
-{
-	bool are_free = is_window_free(set, head->window, WINDOW_BYTES);
-
-	for (uint64_t i = 0; i < handover->head.record_count; i++) {
-		const struct kept_holding *kept = handover->records[i].kept;
-
-		if (kept->type == WIRE_RESERVE_WINDOW)
-			are_free &= is_window_free(set, kept->address, kept->bytes);
-	}
-	return are_free;
-}
-
-/* Device memory of all programs here. */
-static uint64_t bytes_in_use(const struct daemon *daemon)
-{
-	const struct session *session;
-	uint64_t bytes = 0;
-
-	TAILQ_FOREACH (session, &daemon->sessions, link)
-		bytes += session->holdings.owned_bytes;
-	return bytes;
-}
-
-/* Limits of this device. @text: TEXT_BYTES. Return: NULL, or the limit that forbids the session */
-static const char *limit(const struct arrival *arrival, const struct session *head, char *text)
-{
-	const struct daemon *daemon = arrival->daemon;
-	const uint64_t bytes = arrival->handover.head.device_bytes;
-	const uint64_t all = guarantee_device_bytes(daemon);
-	struct terms terms;
-	uint64_t used;
-
-	terms_find(&daemon->rules, &head->subject, &terms);
-	terms_tighten(&terms, head->memory_wish, head->sm_wish, head->class_wish);
-	/* Others make room for such a program. */
-	used = terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP ? 0 : bytes_in_use(daemon);
-	if (terms.memory_limit && bytes > terms.memory_limit)
-		snprintf(text, TEXT_BYTES,
-			"it has more device memory, %s, than it may have there (memory_limit)",
-			BYTES_OF(bytes));
-	else if (bytes > all || used > all - bytes)
-		snprintf(text, TEXT_BYTES, "its device memory, %s, does not fit there beside that of others",
-			BYTES_OF(bytes));
-	else if (bytes > swap_room(daemon))
-		snprintf(text, TEXT_BYTES,
-			"there, swap_host_bytes has no room for its device memory on the way");
-	else
-		return terms_miss(&daemon->rules, &head->subject);
-	return text;
-}
-
-/* Finds arrival->domain. Return: NULL, or why the program can have no session here */
-static const char *find_domain(struct arrival *arrival, const struct session *head, int32_t *ret_code)
-{
-	struct daemon *daemon = arrival->daemon;
-	const struct session_peer peer = {
-		.uid = head->uid, .owner = owner_of(head->uid), .pid = head->pid, .subject = head->subject};
-	const char *text = quota_refuses_session(daemon, &peer, ret_code), *alone = NULL;
-	struct domain_refusal refusal;
-	struct terms terms;
-
-	if (text)
-		return text;
-	arrival->domain = daemon_find_domain(daemon, arrival->domain_number);
-	if (arrival->domain && arrival->domain->life == DOMAIN_OPEN)
-		return NULL;
-	terms_find(&daemon->rules, &head->subject, &terms);
-	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
-		alone = "isolation = client";
-	else if (fault_history_is_quarantined(daemon, head->uid, head->identity))
-		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	arrival->domain = domain_of(daemon, &arrival->handover.head.identity, alone,
-		terms.isolation == CONFIG_ISOLATION_CLIENT, &refusal);
-	arrival->domain_number = arrival->domain ? arrival->domain->number : 0;
-	if (arrival->domain)
-		return NULL;
-	*ret_code = refusal.code;
-	return refusal.text;
-}
-
-/* @text: TEXT_BYTES. Return: NULL, or why the session cannot come */
-static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *text)
-{
-	const struct handover_head *head = &arrival->handover.head;
-	struct daemon *daemon = arrival->daemon;
-	static struct session session; /* the head alone, of one arrival at a time */
-	const char *why;
-
-	*ret_code = CUDA_ERROR_NOT_SUPPORTED;
-	if (!daemon->device_known || daemon->phase >= DAEMON_STOPS || daemon_has_failed(daemon) ||
-		!daemon_offers_device(daemon))
-		return "the other device is not served now: it starts, is drained, or has failed";
-	if (head->capability != daemon_capability(daemon))
-		return "the other device has another compute capability: the program's code may not run "
-		       "there";
-	if (*head->partition && !partition_find(daemon, head->partition))
-		return "the other device has no SM partition of the name that the program's has";
-	copy_head(&arrival->handover, &session);
-	why = limit(arrival, &session, text);
-	why = why ? why : find_domain(arrival, &session, ret_code);
-	if (!why && !are_windows_free(&arrival->handover, &session, &arrival->domain->windows))
-		why = "its addresses are another program's on the other device, or taken there for its own "
-		      "pinned memory";
-	return why;
-}
-
+/* Return: true if a session of that number is here, or what is left of it */
 static bool is_here(const struct arrival *arrival)
 {
-	return daemon_find_session(arrival->daemon, arrival->handover.head.number) ||
-	       unpinning_is_of(arrival->daemon, arrival->handover.head.number);
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		if (daemon_find_session(arrival->daemon, arrival->members[i].number) ||
+			unpinning_is_of(arrival->daemon, arrival->members[i].number))
+			return true;
+	return false;
 }
 
 static void look_for_room(struct arrival *arrival)
 {
-	char text[TEXT_BYTES];
+	char text[ADMIT_TEXT];
 	const char *why;
 	int32_t code;
 
@@ -286,7 +169,7 @@ static void look_for_room(struct arrival *arrival)
 				"the other device has a session of this number, or has not closed it yet");
 		return;
 	}
-	why = refuses(arrival, &code, text);
+	why = admit_refuses(arrival->daemon, &arrival->handover, arrival->members, &code, text);
 	if (why) {
 		fail(arrival, code, why);
 		return;
@@ -296,23 +179,23 @@ static void look_for_room(struct arrival *arrival)
 }
 
 /*
- * It comes
+ * They come
  */
 
 /* The session's record as one of this daemon. */
-static void take_record(struct arrival *arrival, const struct domain *domain)
+static void take_record(struct arrival *arrival, uint32_t at)
 {
-	struct handover_head *head = &arrival->handover.head;
+	struct handover_member *member = &arrival->handover.members[at];
 	const struct partition *partition =
-		*head->partition ? partition_find(arrival->daemon, head->partition) : NULL;
-	static struct session session; /* the head alone, of one arrival at a time */
+		*member->partition ? partition_find(arrival->daemon, member->partition) : NULL;
+	static struct session head; /* the head alone, of one session at a time */
 
-	copy_head(&arrival->handover, &session);
-	session.partition = partition ? partition->number : 0;
-	session.state = SESSION_ELSEWHERE;
-	session.is_detached = true;
-	memcpy(head->session.head, &session, sizeof(head->session.head));
-	head->session.kept.domain = domain->number;
+	admit_read_head(member, &head);
+	head.partition = partition ? partition->number : 0;
+	head.state = SESSION_ELSEWHERE;
+	head.is_detached = true;
+	memcpy(member->session.head, &head, sizeof(member->session.head));
+	member->session.kept.domain = arrival->members[at].domain->number;
 }
 
 static uint32_t greatest_key(const struct arrival *arrival)
@@ -332,8 +215,10 @@ static void adopt_all(struct arrival *arrival)
 	struct store *store = arrival->daemon->store;
 
 	inventory_init(&adoption.inventory, arrival->daemon, greatest_key(arrival) + 1);
-	adoption_read_session(&adoption, store_put(store, NULL, RECORD_SESSION, handover->head.number,
-						 &handover->head.session, sizeof(handover->head.session)));
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		adoption_read_session(&adoption,
+			store_put(store, NULL, RECORD_SESSION, handover->members[i].number,
+				&handover->members[i].session, sizeof(handover->members[i].session)));
 	for (uint64_t i = 0; i < handover->head.record_count; i++)
 		adoption_read_holding(
 			&adoption, store_put(store, NULL, RECORD_HOLDING, store_serial(store),
@@ -341,122 +226,180 @@ static void adopt_all(struct arrival *arrival)
 	inventory_deinit(&adoption.inventory);
 }
 
-/* Tokens name the device that has the memory: its own, or another one that has lent it. */
-static void rename_chunks(struct session *session)
+/* Return: false if a session cannot be read */
+static bool find_sessions(struct arrival *arrival)
 {
-	const unsigned device = session->daemon->heritage->number;
-	struct holding *entry;
+	bool are_whole = true;
 
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		if (entry->chunk && !entry->chunk->lease && WIRE_TOKEN_DEVICE(entry->chunk->token) != device)
-			chunk_rename(entry->chunk);
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		if (entry->chunk)
-			holdings_save(&session->holdings, entry);
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		struct session *session = daemon_find_session(arrival->daemon, arrival->members[i].number);
+
+		log_bug_on(!session);
+		arrival->members[i].session = session_ref(session);
+		if (session->given_up) {
+			session->given_up = false;
+			session->state = SESSION_ELSEWHERE;
+			are_whole = false;
+		}
+		session->transfer = arrival->transfer;
+		session_changed(session);
+	}
+	return are_whole;
 }
 
 static void make(struct arrival *arrival)
 {
-	struct daemon *daemon = arrival->daemon;
-	struct session *session;
-	char text[TEXT_BYTES];
+	char text[ADMIT_TEXT];
 	const char *why;
 	int32_t code;
 
 	/* Once more: some time has passed. */
-	why = is_here(arrival) ? "the other device has a session of this number"
-			       : refuses(arrival, &code, text);
+	why = is_here(arrival)
+		      ? "the other device has a session of this number"
+		      : admit_refuses(arrival->daemon, &arrival->handover, arrival->members, &code, text);
 	if (why) {
 		fail(arrival, CUDA_ERROR_NOT_READY, why);
 		return;
 	}
 	handover_translate(&arrival->handover, arrival->keys);
-	take_record(arrival, arrival->domain);
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		take_record(arrival, i);
 	adopt_all(arrival);
-	session = daemon_find_session(daemon, arrival->handover.head.number);
-	log_bug_on(!session);
-	arrival->session = session_ref(session);
-	if (session->given_up) {
-		session->given_up = false;
-		session->state = SESSION_ELSEWHERE;
+	if (!find_sessions(arrival)) {
 		fail(arrival, CUDA_ERROR_UNKNOWN, "its records cannot be read there (the log says why)");
 		return;
 	}
-	rename_chunks(session);
-	session->transfer = arrival->transfer;
-	session_changed(session);
 	handover_free(&arrival->handover);
 	enter(arrival, ARRIVE_MAKES, MAKING_US);
 }
 
 /* warm_start() tells executors that start from now on. */
-static void tell(struct arrival *arrival, struct worker *executor)
+static void tell(struct arriving *member, struct worker *executor)
 {
-	struct session *session = arrival->session;
+	struct session *session = member->session;
 	struct worker *worker;
 
-	arrival->executor = executor;
+	member->executor = executor;
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (worker == executor || worker->state == WORKER_WARMING || worker->state == WORKER_WARM)
 			warm_tell(worker, session);
+}
+
+/* Device memory of the set; on the way, all of it counts as away. */
+static uint64_t bytes_of(const struct arrival *arrival)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		bytes += arrival->members[i].session->holdings.owned_bytes +
+			 arrival->members[i].session->holdings.away_bytes;
+	return bytes;
+}
+
+/* True if the memory, once it is back, leaves others what is reserved for them. */
+static bool is_allowed(const struct arrival *arrival)
+{
+	bool fits = true;
+
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		holdings_set_away(&arrival->members[i].session->holdings, false);
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		fits &= guarantee_fits(arrival->members[i].session);
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		holdings_set_away(&arrival->members[i].session->holdings, true);
+	return fits;
+}
+
+/* Suspended programs wait for room, and others make room under memory_policy = swap. */
+static bool has_room(const struct arrival *arrival, uint64_t free_bytes)
+{
+	const struct session *first = arrival->members[0].session;
+
+	return !first->drained || first->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP ||
+	       (bytes_of(arrival) <= free_bytes && is_allowed(arrival));
 }
 
 static void on_free_memory(
 	void *context, struct worker *worker, const struct wire_reply *answer, struct packet *packet)
 {
 	struct arrival *arrival = context;
-	const struct session *session = arrival->session;
-	uint64_t room = session ? guarantee_room(session) : 0;
+	/* Else the arrival has ended. */
+	const bool awaited = arrival->members;
 
 	(void)packet;
-	if (session && worker == arrival->executor && answer && !answer->code && answer->values.count) {
-		room = answer->values.at[0] < room ? answer->values.at[0] : room;
-		if (!session->drained || session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP ||
-			session->holdings.memory_bytes <= room) {
-			enter(arrival, ARRIVE_READY, MAKING_US);
-			reply(arrival, CUDA_SUCCESS, "");
-		} else {
-			fail(arrival, CUDA_ERROR_OUT_OF_MEMORY,
-				"its device memory does not fit there beside what others have at this "
-				"moment");
-		}
-	} else if (session) {
+	if (awaited && (worker != arrival->members[0].executor || !answer || answer->code ||
+			       !answer->values.count)) {
 		fail(arrival, CUDA_ERROR_NOT_READY,
 			"the other device's executor cannot tell its free memory");
+	} else if (awaited && !has_room(arrival, answer->values.at[0])) {
+		fail(arrival, CUDA_ERROR_OUT_OF_MEMORY,
+			"its device memory does not fit there beside what others have at this moment");
+	} else if (awaited) {
+		enter(arrival, ARRIVE_READY, MAKING_US);
+		reply(arrival, CUDA_SUCCESS, "");
 	}
 	unref(arrival);
 }
 
 static void ask_for_memory(struct arrival *arrival)
 {
-	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = arrival->session->number};
+	const struct arriving *first = &arrival->members[0];
+	struct wire_message message = {.type = WIRE_QUERY_MEMORY, .session = first->session->number};
 
 	arrival->is_asked = true;
 	arrival->refs++;
-	worker_request(arrival->executor, &message, NULL, 0, on_free_memory, arrival);
+	worker_request(first->executor, &message, NULL, 0, on_free_memory, arrival);
 }
 
-/* @text: TEXT_BYTES. Return: NULL, or why the session cannot be made here */
-static const char *trouble(const struct arrival *arrival, char *text)
+/* @text: ADMIT_TEXT. Return: NULL, or why the session cannot be made here */
+static const char *trouble_of(const struct arriving *member, char *text)
 {
-	const struct session *session = arrival->session;
+	const struct session *session = member->session;
 	const struct domain *domain = session->domain;
 
 	if (session->state != SESSION_ELSEWHERE || domain->life == DOMAIN_RETIRES)
 		return "the other device is not served any more";
-	if (arrival->executor && arrival->executor != domain_serving(domain))
+	if (member->executor && member->executor != domain_serving(domain))
 		return "the other device's executor is being replaced";
-	if (arrival->executor && worker_is_immovable(arrival->executor, session->number))
+	if (member->executor && worker_is_immovable(member->executor, session->number))
 		return "something of it comes out differently on the other device (the log says what)";
-	if (!arrival->executor && domain->start_failures >= DOMAIN_START_FAILURES)
+	if (!member->executor && domain->start_failures >= DOMAIN_START_FAILURES)
 		return domain->start_error;
-	return guarantee_refuses(session, text, TEXT_BYTES) ? text : NULL;
+	return guarantee_refuses(session, text, ADMIT_TEXT) ? text : NULL;
+}
+
+/* @text: ADMIT_TEXT. Return: NULL, or why the set cannot be made here */
+static const char *trouble(const struct arrival *arrival, char *text)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		const struct session *session = arrival->members[i].session;
+		const char *why = trouble_of(&arrival->members[i], text);
+
+		if (why)
+			return i ? swap_name_obstacle(session->number, session->pid, why) : why;
+	}
+	return NULL;
+}
+
+/* Executors that serve by now get the sessions. Return: true once all have made them */
+static bool are_made(struct arrival *arrival)
+{
+	bool are = true;
+
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		struct arriving *member = &arrival->members[i];
+		struct worker *serving = domain_serving(member->session->domain);
+
+		are &= member->executor && !member->executor->mirrors;
+		if (!member->executor && serving)
+			tell(member, serving);
+	}
+	return are;
 }
 
 static void look_at_making(struct arrival *arrival)
 {
-	struct worker *serving = domain_serving(arrival->session->domain);
-	char text[TEXT_BYTES];
+	char text[ADMIT_TEXT];
 	const char *why = trouble(arrival, text);
 
 	if (why) {
@@ -468,19 +411,60 @@ static void look_at_making(struct arrival *arrival)
 		return;
 	}
 	timer_start(arrival->look, LOOK_MS);
-	if (!arrival->executor && serving)
-		tell(arrival, serving);
-	else if (arrival->executor && !arrival->executor->mirrors && !arrival->is_asked)
+	if (are_made(arrival) && !arrival->is_asked)
 		ask_for_memory(arrival);
 }
 
-/* From transfer_take() on this device has the session, whatever happens. */
+/* The session is served here, but for its memory. */
+static void serve(struct session *session)
+{
+	depart_look_into(session->domain);
+	session_set_terms(session);
+	session_read_next(session);
+	sink_request(session);
+	compiling_await(session);
+}
+
+static void note(const struct arrival *arrival, uint32_t at)
+{
+	const struct session *session = arrival->members[at].session;
+	const struct event_about about = events_about(session);
+	char with[64] = "";
+
+	if (at)
+		snprintf(with, sizeof(with), ", with session %llu",
+			(unsigned long long)arrival->members[0].session->number);
+	events_note(arrival->daemon, EVENT_move, LOG_LEVEL_INFO, &about,
+		"session %llu (process %d, %s) has come from device %u%s: %.0f ms after its question",
+		(unsigned long long)session->number, (int)session->pid, session->program, arrival->from, with,
+		(double)(timer_now_us() - arrival->begun_us) / 1000.0);
+}
+
+/* All members are served before the memory of the set comes back, which is one swap. */
+static void serve_all(struct arrival *arrival)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		session_take_over(arrival->members[i].session);
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		struct session *session = arrival->members[i].session;
+
+		if (session->given_up)
+			session_end_given_up(session);
+		else
+			serve(session);
+	}
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		if (arrival->members[i].session->state != SESSION_SERVED)
+			continue;
+		swap_adopt(arrival->members[i].session);
+		note(arrival, i);
+	}
+}
+
+/* From transfer_take() on this device has the set, whatever happens. */
 static void take(struct arrival *arrival)
 {
-	struct session *session = arrival->session;
-	struct domain *domain = session->domain;
-	const struct event_about about = events_about(session);
-	char text[TEXT_BYTES];
+	char text[ADMIT_TEXT];
 	const char *why = trouble(arrival, text);
 
 	if (why) {
@@ -491,20 +475,7 @@ static void take(struct arrival *arrival)
 		fail(arrival, CUDA_ERROR_TIMEOUT, "it came too late");
 		return;
 	}
-	if (!session_take_over(session)) {
-		session_end_given_up(session);
-	} else {
-		depart_look_into(domain);
-		session_set_terms(session);
-		session_read_next(session);
-		sink_request(session);
-		compiling_await(session);
-		swap_adopt(session);
-		events_note(arrival->daemon, EVENT_move, LOG_LEVEL_INFO, &about,
-			"session %llu (process %d, %s) has come from device %u, %.0f ms after its question",
-			(unsigned long long)session->number, (int)session->pid, session->program,
-			arrival->from, (double)(timer_now_us() - arrival->begun_us) / 1000.0);
-	}
+	serve_all(arrival);
 	reply(arrival, CUDA_SUCCESS, "");
 	end(arrival);
 }
@@ -521,6 +492,30 @@ static void on_look(void *context)
 		look_for_room(arrival);
 	else if (arrival->step == ARRIVE_MAKES || arrival->step == ARRIVE_READY)
 		look_at_making(arrival);
+}
+
+/* The first question says who comes. */
+static void note_members(struct arrival *arrival)
+{
+	const struct handover *handover = &arrival->handover;
+
+	drop_members(arrival);
+	arrival->members = calloc(handover->head.member_count, sizeof(*arrival->members));
+	log_bug_on(!arrival->members);
+	arrival->member_count = handover->head.member_count;
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		arrival->members[i].number = handover->members[i].number;
+}
+
+/* Return: true if those come who were asked about, of the same user */
+static bool are_members_same(const struct arrival *arrival)
+{
+	const struct handover *handover = &arrival->handover;
+	bool are = arrival->member_count == handover->head.member_count;
+
+	for (uint32_t i = 0; are && i < arrival->member_count; i++)
+		are = arrival->members[i].number == handover->members[i].number;
+	return are;
 }
 
 /* Return: false after a failure */
@@ -543,7 +538,8 @@ static void begin_gathering(struct arrival *arrival, const struct wire_handover 
 		.from = arrival->from, .to = arrival->daemon->heritage->number, .number = what->transfer};
 	arrival->keys = calloc((size_t)arrival->handover.head.files + 1, sizeof(*arrival->keys));
 	arrival->step = ARRIVE_GATHERS;
-	if (!arrival->keys || what->files != arrival->handover.head.files || !what->transfer)
+	if (!arrival->keys || what->files != arrival->handover.head.files || !what->transfer ||
+		!are_members_same(arrival))
 		fail(arrival, CUDA_ERROR_INVALID_VALUE, "its descriptors cannot be taken there");
 }
 
@@ -573,6 +569,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 
 	if (step == HANDOVER_ASK && arrival->step == ARRIVE_LISTENS) {
 		if (read_bundle(arrival, packet)) {
+			note_members(arrival);
 			enter(arrival, ARRIVE_LOOKS, STAY_US);
 			look_for_room(arrival);
 		}

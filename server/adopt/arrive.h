@@ -1,20 +1,20 @@
-// A session comes from another device of the service: the receiver's side of daemon/handover.h. The
-// daemon adopts the session like one of an earlier life (adoption.h), from records and descriptors,
-// and stores both as its own. The session is ELSEWHERE until the daemon takes the session.
+// Sessions come from another device of the service: the receiver's side of daemon/handover.h. They
+// are a set, often of one. The daemon adopts them like those of an earlier life (adoption.h), from
+// records and descriptors, and stores both as its own. They are ELSEWHERE until the daemon takes
+// them, all at once.
 //
 //              ASK             may come            GIVE             all descriptors
 //   LISTENS ─────────► LOOKS ───────────► LISTENS ───────► GATHERS ────────────────► MAKES
 //                                                                                      │ made, and fits
 //                                                      served here ◄────TAKE──── READY ◄
 //
-//   LOOKS    waits until executors have closed what an earlier stay of the session left
+//   LOOKS    waits until executors have closed what an earlier stay of the sessions left
 //   GATHERS  receives descriptors
-//   MAKES    the active executor and standbys make all of the session but the memory, and the
+//   MAKES    the active executors and standbys make all of the sessions but the memory, and an
 //            active executor reports the free memory
-//   READY    waits for TAKE. A loss of the active executor drops the session
+//   READY    waits for TAKE. A loss of an active executor drops the sessions
 //
-// A failure in any step drops the session here, and the giver keeps the session. One session comes
-// at a time.
+// A failure in any step drops all of them here, and the giver keeps all. One set comes at a time.
 //
 // Daemon, loop thread only.
 
@@ -30,7 +30,7 @@ struct wire_message;
  * @message: HELLO, the first message
  */
 void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message);
-/** The daemon ends: drops an arriving session. */
+/** The daemon ends: drops arriving sessions. */
 void arrive_deinit(struct daemon *daemon);
 
 #endif

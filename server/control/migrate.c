@@ -42,7 +42,7 @@ void migrate_answer(struct caller *caller)
 
 	if (!session || !find_device(caller, &device))
 		return;
-	if (session->order || caller->awaited_id || !caller->request.id) {
+	if (caller->awaited_id || !caller->request.id) {
 		caller_refuse(caller, caller->request.id, CUDA_ERROR_ILLEGAL_STATE,
 			"an order before this one is under way");
 		return;

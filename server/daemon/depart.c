@@ -1,5 +1,5 @@
-// See depart.h. A departure waits for events with many sources, so a timer checks the session every
-// LOOK_MS.
+// See depart.h. A departure waits for events with many sources, so a timer checks the sessions
+// every LOOK_MS.
 
 #include "server/daemon/depart.h"
 
@@ -12,15 +12,14 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/daemon/handover.h"
-#include "server/daemon/neighbour.h"
 #include "server/daemon/life.h"
-#include "server/daemon/requests.h"
+#include "server/daemon/neighbour.h"
+#include "server/daemon/obstacle.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
-#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
@@ -28,7 +27,6 @@
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
-#include "server/standby/leaving.h"
 #include "server/standby/swap.h"
 #include "server/transfer.h"
 #include "server/worker/worker.h"
@@ -44,19 +42,20 @@
 #define TEXT_BYTES 400u
 
 #define SILENT "the other device's daemon does not answer"
+#define ENDS   "it ends, or a program that shares its device memory does"
 
 enum depart_step { DEPART_GREETS, DEPART_ASKS, DEPART_LEAVES, DEPART_GIVES, DEPART_LETS_GO, DEPART_HANDS };
 
 struct departure {
 	struct daemon *daemon;
-	struct session *session; /* a reference */
+	struct swap_group members; /* the first is the one that was to go */
 	uint32_t to;
 	enum depart_step step;
 	struct connection *connection; /* to the receiver's daemon */
 	struct timer *look;
 	uint64_t until_us; /* of the step */
 	uint64_t begun_us;
-	char failure[TEXT_BYTES]; /* why the session stays; empty: the departure goes on */
+	char failure[TEXT_BYTES]; /* why the set stays; empty: the departure goes on */
 	depart_done_fn *done;	  /* NULL: nobody waits */
 	void *context;
 };
@@ -76,58 +75,22 @@ static void fail(struct departure *departure, const char *text)
 	timer_start(departure->look, 0);
 }
 
-/*
- * Obstacles
- */
-
-/* Another program may use the same events, or find pinned memory by its token, which names the
- * device. Nobody looks for memory without a handle, and what another device has lent stays lent. */
-static bool shares_host_memory(const struct session *session)
+static struct session *first_of(const struct departure *departure)
 {
-	const struct holding *entry;
+	return departure->members.at[0];
+}
 
-	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
-		if (entry->type == WIRE_MAP_HOST && entry->range.flags & WIRE_HOST_EVENTS)
+static bool is_over(const struct session *session)
+{
+	return session->state == SESSION_CLOSING;
+}
+
+static bool has_ended(const struct departure *departure)
+{
+	for (uint32_t i = 0; i < departure->members.count; i++)
+		if (is_over(departure->members.at[i]))
 			return true;
-		if (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk) &&
-			(entry->chunk->offer || entry->chunk->is_lent) && !entry->chunk->lease)
-			return true;
-	}
 	return false;
-}
-
-/* Return: NULL, or why the session cannot leave */
-static const char *refuses(const struct session *session)
-{
-	const char *text;
-	uint64_t bytes = 0;
-
-	if (!session_is_live(session) || session->daemon->phase >= DAEMON_STOPS ||
-		!daemon_offers_device(session->daemon))
-		return "it is not served now: it starts or ends, or its device is drained; try again";
-	if (session->move)
-		return "it is being moved to another executor";
-	text = leaving_refuses(session, &bytes);
-	if (!text && swap_shares(session))
-		text = "it shares device memory with other programs (exported or imported)";
-	if (!text && shares_host_memory(session))
-		text = "it shares events or pinned memory with other programs";
-	return text;
-}
-
-/* Return: the event that has to come first; NULL: none */
-static const char *is_busy(const struct session *session)
-{
-	if (session->request && request_is_under_way(session->request))
-		return "it waits for an answer of the service";
-	if (session->sink_asked || session->attach.worker || session->let_go.worker ||
-		!domain_serving(session->domain))
-		return "its executor is being replaced";
-	if (session->freeing)
-		return "memory that it has freed is not back yet";
-	if (connection_behind(session->connection))
-		return "its program does not read its answers";
-	return NULL;
 }
 
 /*
@@ -136,17 +99,21 @@ static const char *is_busy(const struct session *session)
 
 static void finish(struct departure *departure, int32_t code, const char *text)
 {
-	struct session *session = departure->session;
+	struct swap_group *members = &departure->members;
 
-	swap_forget(session, departure);
+	for (uint32_t i = 0; i < members->count; i++) {
+		swap_forget(members->at[i], departure);
+		members->at[i]->departure = NULL;
+	}
 	departure->daemon->departure = NULL;
-	session->departure = NULL;
+	/* Imports that waited find their memory here again, or ask the other device. */
+	due_daemon(departure->daemon, DAEMON_DUE_MEMORY);
 	connection_shutdown(departure->connection);
 	timer_free(departure->look);
 	if (departure->done)
 		departure->done(departure->context, code, text);
+	swap_free_group(members);
 	free(departure);
-	session_unref(session);
 }
 
 static void on_back(void *context, int32_t code, const char *text)
@@ -173,22 +140,52 @@ void depart_look_into(struct domain *domain)
 	}
 }
 
-/* Nothing has changed for the program. */
+/* @what, @details: behind the session's name. Members of a set name the one that was to go. */
+static void note(const struct departure *departure, uint32_t i, enum log_level level, const char *what,
+	const char *details)
+{
+	const struct session *session = departure->members.at[i];
+	const struct event_about about = events_about(session);
+	char with[64] = "";
+
+	if (i)
+		snprintf(with, sizeof(with), ", with session %llu",
+			(unsigned long long)first_of(departure)->number);
+	events_note(departure->daemon, EVENT_move, level, &about, "session %llu (process %d, %s) %s%s: %s",
+		(unsigned long long)session->number, (int)session->pid, session->program, what, with,
+		details);
+}
+
+/* Executors serve it again. */
+static void stay_here(struct departure *departure, uint32_t i)
+{
+	struct session *session = departure->members.at[i];
+
+	session->transfer = (struct transfer){0};
+	if (is_over(session))
+		return;
+	note(departure, i, LOG_LEVEL_WARNING, "stays on this device", departure->failure);
+	session->departure = NULL;
+	session_changed(session);
+}
+
+/* Nothing has changed for the programs. */
 static void stay(struct departure *departure)
 {
-	struct session *session = departure->session;
-	const struct event_about about = events_about(session);
+	const struct swap_group *members = &departure->members;
 	char text[TEXT_BYTES];
 
 	snprintf(text, sizeof(text), "%s", departure->failure);
-	session->transfer = (struct transfer){0};
-	if (session->state != SESSION_CLOSING) {
-		events_note(departure->daemon, EVENT_move, LOG_LEVEL_WARNING, &about,
-			"session %llu (process %d, %s) stays on this device: %s",
-			(unsigned long long)session->number, (int)session->pid, session->program, text);
-		session->departure = NULL;
-		session_changed(session);
-		depart_look_into(session->domain);
+	for (uint32_t i = 0; i < members->count; i++)
+		stay_here(departure, i);
+	for (uint32_t i = 0; i < members->count; i++)
+		if (!is_over(members->at[i]))
+			depart_look_into(members->at[i]->domain);
+	for (uint32_t i = 0; i < members->count; i++) {
+		struct session *session = members->at[i];
+
+		if (is_over(session))
+			continue;
 		if (session->drained && daemon_offers_device(session->daemon))
 			swap_end(session, on_back, NULL);
 		session_read_next(session);
@@ -199,24 +196,31 @@ static void stay(struct departure *departure)
 
 static void leave(struct departure *departure)
 {
-	struct session *session = departure->session;
-	const struct event_about about = events_about(session);
+	const struct swap_group *members = &departure->members;
+	struct daemon *daemon = departure->daemon;
+	char what[64], details[64];
 
-	events_note(departure->daemon, EVENT_move, LOG_LEVEL_INFO, &about,
-		"session %llu (process %d, %s) goes on on device %u: %llu MiB of device memory, %.0f ms",
-		(unsigned long long)session->number, (int)session->pid, session->program, departure->to,
-		(unsigned long long)(session->holdings.memory_bytes >> 20),
-		(double)(timer_now_us() - departure->begun_us) / 1000.0);
-	departure->daemon->counters.sessions_migrated++;
-	if (session->state != SESSION_CLOSING)
-		session_leave(session);
+	snprintf(what, sizeof(what), "goes on on device %u", departure->to);
+	for (uint32_t i = 0; i < members->count; i++) {
+		snprintf(details, sizeof(details), "%llu MiB of device memory, %.0f ms",
+			(unsigned long long)(members->at[i]->holdings.memory_bytes >> 20),
+			(double)(timer_now_us() - departure->begun_us) / 1000.0);
+		note(departure, i, LOG_LEVEL_INFO, what, details);
+		daemon->counters.sessions_migrated++;
+	}
+	/* Before the first of them ends here: the others do not go on without it. */
+	for (uint32_t i = 0; i < members->count; i++)
+		swap_hand_over(members->at[i]);
+	for (uint32_t i = 0; i < members->count; i++)
+		if (!is_over(members->at[i]))
+			session_leave(members->at[i]);
 	finish(departure, CUDA_SUCCESS, "");
 }
 
-/* The shared table says which daemon owns the session. */
+/* The shared table says which daemon owns the set. */
 static void settle(struct departure *departure)
 {
-	const struct transfer *transfer = &departure->session->transfer;
+	const struct transfer *transfer = &first_of(departure)->transfer;
 
 	if (!transfer->number || transfer_close(departure->daemon->heritage->transfers, transfer))
 		stay(departure);
@@ -234,7 +238,7 @@ static int say(struct departure *departure, enum handover_step step, uint32_t fi
 	const struct transfers *transfers = daemon->heritage->transfers;
 	const struct wire_handover what = {.step = step,
 		.device = daemon->heritage->number,
-		.transfer = departure->session->transfer.number,
+		.transfer = first_of(departure)->transfer.number,
 		.key = {transfers->key[0], transfers->key[1]},
 		.files = files};
 
@@ -261,10 +265,13 @@ static bool send_bundle(struct departure *departure, enum handover_step step, bo
 {
 	struct handover_files files;
 	struct shared_fd *bundle;
-	int fd, r = handover_write(departure->session, &files, &fd);
+	int fd, r = handover_write(&departure->members, &files, &fd);
 
 	if (r) {
-		fail(departure, "the service has no memory or no file descriptors left");
+		fail(departure, r == -E2BIG
+					? "the service has too many records of it, and of those that share "
+					  "with it, for one bundle"
+					: "the service has no memory or no file descriptors left");
 		return false;
 	}
 	bundle = shared_fd_new(fd);
@@ -288,43 +295,90 @@ static void on_left(void *context, int32_t code, const char *text)
 
 static void begin_leaving(struct departure *departure)
 {
-	struct session *session = departure->session;
-
-	session->departure = departure;
-	session_read_next(session);
+	for (uint32_t i = 0; i < departure->members.count; i++) {
+		departure->members.at[i]->departure = departure;
+		session_read_next(departure->members.at[i]);
+	}
 	enter(departure, DEPART_LEAVES, PATIENCE_US);
 }
 
-static void look_leaving(struct departure *departure)
+/* All members are at rest: requests wait. */
+static void send_away(struct departure *departure)
 {
-	struct session *session = departure->session;
-	const char *text = is_busy(session), *obstacle;
+	struct swap_group *members = &departure->members;
+	const char *obstacle = obstacle_by_change(members);
 
-	if (!text && session->memory == SESSION_MEMORY_HERE) {
-		obstacle = refuses(session);
-		obstacle = obstacle ? obstacle : swap_begin(session, SWAP_DRAINED, on_left, departure);
-		if (obstacle)
-			fail(departure, obstacle);
-		/* The executor bounds the time of the session's work; copies have no limit. */
-		departure->until_us = UINT64_MAX;
-		return;
-	}
-	if (text || session->memory != SESSION_MEMORY_AWAY) {
-		if (timer_now_us() >= departure->until_us)
-			fail(departure, text ? text : "its device memory comes back");
-		return;
-	}
+	obstacle = obstacle ? obstacle : obstacle_of_set(members);
+	obstacle = obstacle ? obstacle : swap_begin(first_of(departure), SWAP_DRAINED, on_left, departure);
+	if (obstacle)
+		fail(departure, obstacle);
+	/* Executors bound the time of the sessions' work; copies have no limit. */
+	departure->until_us = UINT64_MAX;
+}
+
+static void give(struct departure *departure)
+{
+	struct swap_group *members = &departure->members;
 	/* Once more: a kernel may have left values in the context meanwhile. */
-	obstacle = refuses(session);
+	const char *obstacle = obstacle_of_set(members);
+	struct transfer transfer;
+
 	if (obstacle) {
 		fail(departure, obstacle);
 		return;
 	}
-	session->transfer = transfer_open(
+	transfer = transfer_open(
 		departure->daemon->heritage->transfers, departure->daemon->heritage->number, departure->to);
-	session_changed(session);
+	for (uint32_t i = 0; i < members->count; i++) {
+		members->at[i]->transfer = transfer;
+		session_changed(members->at[i]);
+	}
 	if (send_bundle(departure, HANDOVER_GIVE, true))
 		enter(departure, DEPART_GIVES, MAKING_US);
+}
+
+static void look_leaving(struct departure *departure)
+{
+	const char *text = obstacle_of_moment(&departure->members);
+	/* The same of all members. */
+	enum session_memory memory = first_of(departure)->memory;
+
+	if (!text && memory == SESSION_MEMORY_HERE)
+		send_away(departure);
+	else if (!text && memory == SESSION_MEMORY_AWAY)
+		give(departure);
+	else if (timer_now_us() >= departure->until_us)
+		fail(departure, text ? text : "its device memory comes back");
+}
+
+/* Return: true if an executor has not answered */
+static bool is_letting_go(const struct departure *departure)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; i < departure->members.count; i++)
+		is |= departure->members.at[i]->let_go.worker && !is_over(departure->members.at[i]);
+	return is;
+}
+
+static bool are_detached(const struct swap_group *members)
+{
+	for (uint32_t i = 0; i < members->count; i++)
+		if (!members->at[i]->is_detached)
+			return false;
+	return true;
+}
+
+static void hand(struct departure *departure)
+{
+	if (*departure->failure || is_letting_go(departure))
+		return;
+	if (!are_detached(&departure->members))
+		fail(departure, "its executor is being replaced, or its own work does not end");
+	else if (say(departure, HANDOVER_TAKE, 0, NULL))
+		fail(departure, SILENT);
+	else
+		enter(departure, DEPART_HANDS, ANSWER_US);
 }
 
 static void on_let_go(
@@ -345,14 +399,10 @@ static void on_let_go(
 	session->is_detached |= is_gone && worker == domain_serving(session->domain);
 	if (session->state != SESSION_CLOSING)
 		session_changed(session);
-	if (!departure)
-		depart_look_into(session->domain);
-	else if (!session->is_detached)
-		fail(departure, "its executor is being replaced, or its own work does not end");
-	else if (say(departure, HANDOVER_TAKE, 0, NULL))
-		fail(departure, SILENT);
+	if (departure)
+		hand(departure);
 	else
-		enter(departure, DEPART_HANDS, ANSWER_US);
+		depart_look_into(session->domain);
 	session_unref(session);
 }
 
@@ -366,19 +416,28 @@ void depart_let_go_again(struct session *session, struct worker *worker)
 
 static void let_go(struct departure *departure)
 {
-	struct session *session = departure->session;
-	struct worker *active = domain_serving(session->domain);
-	const char *text = is_busy(session);
+	const struct swap_group *members = &departure->members;
+	const char *text = obstacle_of_moment(members);
 
 	if (text) {
 		fail(departure, text);
 		return;
 	}
 	enter(departure, DEPART_LETS_GO, PATIENCE_US + UINT64_C(1000) * LET_GO_MS);
-	session->let_go = (struct kept_call){active->number, active->next_request};
-	session->let_go_to = 0;
-	session_changed(session);
-	depart_let_go_again(session, active);
+	for (uint32_t i = 0; i < members->count; i++) {
+		struct session *session = members->at[i];
+		struct worker *active = domain_serving(session->domain);
+
+		/* The request before this one has failed. */
+		if (!active) {
+			fail(departure, "its executor is being replaced");
+			return;
+		}
+		session->let_go = (struct kept_call){active->number, active->next_request};
+		session->let_go_to = 0;
+		session_changed(session);
+		depart_let_go_again(session, active);
+	}
 }
 
 /*
@@ -387,8 +446,9 @@ static void let_go(struct departure *departure)
 
 static void take_reply(struct departure *departure, const struct wire_handover *reply)
 {
-	if (reply->code) {
-		fail(departure, reply->text);
+	/* A session that has ended has no connection any more to hand over. */
+	if (reply->code || has_ended(departure)) {
+		fail(departure, reply->code ? reply->text : ENDS);
 		return;
 	}
 	switch (departure->step) {
@@ -427,24 +487,17 @@ static void on_closed(void *context, const char *reason)
 	fail(context, SILENT);
 }
 
-static bool is_over(const struct session *session)
-{
-	return session->state == SESSION_CLOSING;
-}
-
 static void on_look(void *context)
 {
 	struct departure *departure = context;
 
-	if (is_over(departure->session))
-		fail(departure, "it ends");
+	if (has_ended(departure))
+		fail(departure, ENDS);
 	if (!*departure->failure && departure->step == DEPART_LEAVES)
 		look_leaving(departure);
 	if (!*departure->failure && timer_now_us() >= departure->until_us)
 		fail(departure, SILENT);
-	if (*departure->failure && departure->session->let_go.worker && !is_over(departure->session))
-		timer_start(departure->look, LOOK_MS);
-	else if (*departure->failure)
+	if (*departure->failure && !is_letting_go(departure))
 		settle(departure);
 	else
 		timer_start(departure->look, LOOK_MS);
@@ -467,33 +520,38 @@ static bool connect_to(struct departure *departure)
 	return departure->connection;
 }
 
-static struct departure *departure_new(struct session *session, uint32_t to)
+/* @members: taken over */
+static struct departure *departure_new(struct daemon *daemon, const struct swap_group *members, uint32_t to)
 {
 	struct departure *departure = calloc(1, sizeof(*departure));
 
 	log_bug_on(!departure);
-	departure->daemon = session->daemon;
-	departure->session = session_ref(session);
+	departure->daemon = daemon;
+	departure->members = *members;
 	departure->to = to;
 	departure->begun_us = timer_now_us();
-	departure->look = timer_new(session->daemon->loop, on_look, departure);
+	departure->look = timer_new(daemon->loop, on_look, departure);
 	log_bug_on(!departure->look);
-	session->daemon->departure = departure;
+	daemon->departure = departure;
 	return departure;
 }
 
 void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context)
 {
-	const char *text = session->daemon->departure ? "another program is on its way to another device; "
-							"try again"
-						      : refuses(session);
+	struct daemon *daemon = session->daemon;
+	struct swap_group members = {0};
+	const char *text = daemon->departure ? "another program is on its way to another device; try again"
+					     : swap_find_group(session, &members);
 	struct departure *departure;
 
+	text = text ? text : obstacle_by_order(&members);
+	text = text ? text : obstacle_of_set(&members);
 	if (text) {
+		swap_free_group(&members);
 		done(context, CUDA_ERROR_NOT_SUPPORTED, text);
 		return;
 	}
-	departure = departure_new(session, to);
+	departure = departure_new(daemon, &members, to);
 	departure->done = done;
 	departure->context = context;
 	enter(departure, DEPART_GREETS, ANSWER_US);

@@ -1,26 +1,29 @@
-// A session goes to another device of the service, at an operator's order: the giver's side of
-// daemon/handover.h. The program keeps its socket, its shared memory and all addresses, and notices
-// nothing. Meanwhile files have the device memory (standby/swap.c), and records have the rest, as
-// after the loss of an executor.
+// Sessions go to another device of the service, at an operator's order: the giver's side of
+// daemon/handover.h. One is named; all that share device memory with it go along
+// (standby/swap_set.c). A session that shares none is a set of one. Programs keep their sockets,
+// their shared memory and all addresses, and notice nothing. Meanwhile files have the device memory
+// (standby/swap.c), and records have the rest, as after the loss of an executor.
 //
 //    begin()      may come        memory away      ready           detached
 //   ───────► ASKS ───────► LEAVES ─────────► GIVES ─────► LETS_GO ───────► HANDS ──► left
 //              │              │                │              │              │
 //              └──────────────┴────────────────┴──────────────┴──────────────┘
-//                  an obstacle, trouble, no answer in time: the session stays
+//                  an obstacle, trouble, no answer in time: all members stay
 //
-//   ASKS     the session works on. The receiver is greeted (GREETS), then checks room, addresses
+//   ASKS     the members work on. The receiver is greeted (GREETS), then checks room, addresses
 //            and limits
-//   LEAVES   unsent requests wait, and the memory leaves the device as in a drain
-//   GIVES    nothing of the session is on the device. The receiver gets records and descriptors,
+//   LEAVES   unsent requests wait, and the memory leaves the device as in a drain. The set has to
+//            be the one that the receiver was asked about
+//   GIVES    nothing of the members is on the device. The receiver gets records and descriptors,
 //            and has executors make everything but the memory
-//   LETS_GO  the executor detaches the session (executor/detach.c)
-//   HANDS    the receiver may take the session at any moment (transfer_take()). The shared table
-//            says which daemon owns the session, even if the other one has died
+//   LETS_GO  executors detach the members (executor/detach.c)
+//   HANDS    the receiver may take the set at any moment (transfer_take()). The shared table says
+//            which daemon owns all of it, even if the other one has died
 //
-// One session at a time leaves a device. After a death of the daemon, session_adopt() closes the
-// transfer that a record names, unless the receiver was faster. In LETS_GO the loss of the executor
-// is an obstacle; before, the next executor serves the session.
+// One set at a time leaves a device. A member that ends is an obstacle for the others. After a
+// death of the daemon, session_adopt() closes the transfer that the members' records name, unless
+// the receiver was faster. In LETS_GO the loss of an executor is an obstacle; before, the next
+// executor serves the sessions.
 //
 // Daemon, loop thread only.
 
@@ -36,12 +39,13 @@ struct worker;
 
 /**
  * The end of a departure.
- * @code: CUDA_SUCCESS: the other device has the session; else the session goes on here
+ * @code: CUDA_SUCCESS: the other device has the sessions; else all go on here
  * @text: reason of a failure
  */
 typedef void depart_done_fn(void *context, int32_t code, const char *text);
 
-/** Begins. @to: another device of the service. `done` is called within, or later. */
+/** Begins, with the session and all that share device memory with it. @to: another device of the
+ * service. `done` is called within, or later. */
 void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context);
 /** The caller no longer waits; the departure goes on. */
 void depart_forget(struct daemon *daemon, const void *context);

@@ -25,8 +25,8 @@
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
 
-/* Longest bundle, bytes: a session's entries with all that it may keep in them. */
-#define BUNDLE_MOST (2 * HOLDINGS_KEPT_MAX)
+/* Longest bundle, bytes: at least a session's entries with all that it may keep in them. */
+#define BUNDLE_MOST ((off_t)(2 * HOLDINGS_KEPT_MAX))
 
 int handover_say(struct connection *connection, const struct wire_handover *what, struct shared_fd *fd)
 {
@@ -73,9 +73,8 @@ static void for_holding(struct kept_holding *kept, number_fn *change, void *cont
 struct writer {
 	FILE *file;
 	struct handover_files *files;
-	uint32_t *numbers;	/* by key; 0: not among the files yet */
-	struct shared_fd *next; /* the descriptor that a number is for */
-	bool failed;
+	uint32_t *numbers; /* by key; 0: not among the files yet */
+	bool failed, is_too_long;
 };
 
 /* @shared: a reference is taken over */
@@ -189,21 +188,59 @@ static void name_partition(const struct session *session, char text[PARTITION_LA
 	}
 }
 
-static void write_all(struct writer *writer, const struct session *session)
+static void write_member(struct writer *writer, const struct session *session)
 {
-	struct handover_head head = {.number = session->number,
-		.identity = session->domain->identity,
-		.capability = daemon_capability(session->daemon),
-		.record_count = session->holdings.count,
-		.device_bytes = session->holdings.memory_bytes};
-	const struct holding *entry;
+	const struct holdings *holdings = &session->holdings;
+	struct handover_member *member = calloc(1, sizeof(*member));
 
-	name_partition(session, head.partition);
-	write_session(writer, session, &head.session);
+	log_bug_on(!member);
+	member->number = session->number;
+	member->identity = session->domain->identity;
+	member->memory_bytes = holdings->memory_bytes;
+	member->owned_bytes = holdings->owned_bytes + holdings->away_bytes;
+	name_partition(session, member->partition);
+	write_session(writer, session, &member->session);
+	write_bytes(writer, member, sizeof(*member));
+	free(member);
+}
+
+static int compare_serials(const void *left, const void *right)
+{
+	const struct holding *a = *(const struct holding *const *)left;
+	const struct holding *b = *(const struct holding *const *)right;
+
+	return (a->serial > b->serial) - (a->serial < b->serial);
+}
+
+/* Of all sessions, in the order of their making. */
+static void write_holdings(struct writer *writer, const struct swap_group *sessions, uint64_t count)
+{
+	const struct holding **entries = calloc(count + 1, sizeof(*entries)), *entry;
+	uint64_t at = 0;
+
+	log_bug_on(!entries);
+	for (uint32_t i = 0; i < sessions->count; i++)
+		TAILQ_FOREACH (entry, &sessions->at[i]->holdings.entries, link)
+			entries[at++] = entry;
+	qsort(entries, count, sizeof(*entries), compare_serials);
+	for (at = 0; at < count; at++)
+		write_holding(writer, entries[at]);
+	free(entries);
+}
+
+static void write_all(struct writer *writer, const struct swap_group *sessions)
+{
+	struct handover_head head = {
+		.capability = daemon_capability(sessions->at[0]->daemon), .member_count = sessions->count};
+
+	for (uint32_t i = 0; i < sessions->count; i++)
+		head.record_count += sessions->at[i]->holdings.count;
 	/* The head is written once more, with the count of files. */
 	write_bytes(writer, &head, sizeof(head));
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
-		write_holding(writer, entry);
+	for (uint32_t i = 0; i < sessions->count; i++)
+		write_member(writer, sessions->at[i]);
+	write_holdings(writer, sessions, head.record_count);
+	writer->is_too_long = sessions->count > HANDOVER_MEMBERS_MOST || ftell(writer->file) > BUNDLE_MOST;
 	head.files = writer->files->count;
 	rewind(writer->file);
 	write_bytes(writer, &head, sizeof(head));
@@ -217,7 +254,7 @@ void handover_drop_files(struct handover_files *files)
 	*files = (struct handover_files){0};
 }
 
-int handover_write(const struct session *session, struct handover_files *files, int *ret_fd)
+int handover_write(const struct swap_group *sessions, struct handover_files *files, int *ret_fd)
 {
 	int fd = memfd_create("frmps-handover", MFD_CLOEXEC), copy;
 	struct writer writer = {.files = files};
@@ -229,20 +266,20 @@ int handover_write(const struct session *session, struct handover_files *files, 
 	writer.file = copy < 0 ? NULL : fdopen(copy, "w");
 	writer.failed = !writer.numbers || !writer.file;
 	if (!writer.failed)
-		write_all(&writer, session);
+		write_all(&writer, sessions);
 	if (writer.file)
 		writer.failed |= fclose(writer.file) != 0;
 	else if (copy >= 0)
 		close(copy);
 	free(writer.numbers);
-	if (!writer.failed) {
+	if (!writer.failed && !writer.is_too_long) {
 		*ret_fd = fd;
 		return 0;
 	}
 	handover_drop_files(files);
 	if (fd >= 0)
 		close(fd);
-	return -ENOMEM;
+	return writer.failed ? -ENOMEM : -E2BIG;
 }
 
 /*
@@ -266,7 +303,8 @@ static bool are_numbers_sound(struct handover *handover)
 {
 	struct numbers numbers = {handover->head.files, true};
 
-	for_session(&handover->head.session, check_number, &numbers);
+	for (uint32_t i = 0; i < handover->head.member_count; i++)
+		for_session(&handover->members[i].session, check_number, &numbers);
 	for (uint64_t i = 0; i < handover->head.record_count; i++)
 		for_holding(handover->records[i].kept, check_number, &numbers);
 	return numbers.are_sound;
@@ -280,7 +318,7 @@ static int read_bytes(int fd, struct handover *handover, size_t *ret_size)
 
 	if (fstat(fd, &status) < 0)
 		return -errno;
-	if ((uint64_t)status.st_size < sizeof(handover->head) || (uint64_t)status.st_size > BUNDLE_MOST)
+	if (status.st_size < (off_t)sizeof(handover->head) || status.st_size > BUNDLE_MOST)
 		return -EINVAL;
 	size = (size_t)status.st_size - sizeof(handover->head);
 	handover->bytes = malloc(size + 1);
@@ -300,22 +338,64 @@ static int read_bytes(int fd, struct handover *handover, size_t *ret_size)
 		       : -EINVAL;
 }
 
-static bool find_records(struct handover *handover, size_t size)
+/* Return: bytes of the members, which begin behind the head; 0: there are too few, or none */
+static size_t find_members(struct handover *handover, size_t size)
 {
-	size_t at = 0;
+	const struct handover_head *head = &handover->head;
+	const size_t bytes = head->member_count * sizeof(*handover->members);
+
+	if (!head->member_count || head->member_count > HANDOVER_MEMBERS_MOST || bytes > size)
+		return 0;
+	handover->members = (struct handover_member *)(void *)handover->bytes;
+	for (uint32_t i = 0; i < head->member_count; i++)
+		handover->members[i].partition[PARTITION_LABEL - 1] = '\0';
+	return bytes;
+}
+
+static bool is_member(const struct handover *handover, uint64_t number, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (handover->members[i].number == number)
+			return true;
+	return false;
+}
+
+/* Sessions share with those of the same user alone. */
+static bool are_members_sound(const struct handover *handover)
+{
+	const uid_t uid = handover->members[0].identity.uid;
+
+	for (uint32_t i = 0; i < handover->head.member_count; i++) {
+		const struct handover_member *member = &handover->members[i];
+		uid_t head_uid;
+
+		memcpy(&head_uid, member->session.head + offsetof(struct session, uid), sizeof(head_uid));
+		if (!member->number || is_member(handover, member->number, i) ||
+			member->identity.uid != uid || head_uid != uid ||
+			member->identity.group_count > IDENTITY_GROUPS_MAX)
+			return false;
+	}
+	return true;
+}
+
+/* @at: behind the members */
+static bool find_records(struct handover *handover, size_t at, size_t size)
+{
 	uint64_t length;
 
 	for (uint64_t i = 0; i < handover->head.record_count; i++) {
+		struct handover_record *record = &handover->records[i];
+
 		if (size - at < sizeof(length))
 			return false;
 		memcpy(&length, handover->bytes + at, sizeof(length));
 		at += sizeof(length);
 		if (length < sizeof(struct kept_holding) || length > RECORD_MAX || length > size - at)
 			return false;
-		handover->records[i] = (struct handover_record){
+		*record = (struct handover_record){
 			(struct kept_holding *)(void *)(handover->bytes + at), length};
 		at += length + (-length & 7);
-		if (at > size)
+		if (at > size || !is_member(handover, record->kept->session, handover->head.member_count))
 			return false;
 	}
 	return at == size;
@@ -323,21 +403,21 @@ static bool find_records(struct handover *handover, size_t size)
 
 int handover_read(int fd, struct handover *handover)
 {
-	size_t size = 0;
+	size_t size = 0, at;
 	int r;
 
 	*handover = (struct handover){0};
 	r = read_bytes(fd, handover, &size);
 	if (r)
 		return r;
-	if (!handover->head.number || handover->head.record_count > HOLDINGS_ENTRIES_MAX ||
-		handover->head.identity.group_count > IDENTITY_GROUPS_MAX)
+	at = find_members(handover, size);
+	if (!at || !are_members_sound(handover) ||
+		handover->head.record_count > size / sizeof(struct kept_holding))
 		return -EINVAL;
-	handover->head.partition[PARTITION_LABEL - 1] = '\0';
 	handover->records = calloc(handover->head.record_count + 1, sizeof(*handover->records));
 	if (!handover->records)
 		return -ENOMEM;
-	return find_records(handover, size) && are_numbers_sound(handover) ? 0 : -EINVAL;
+	return find_records(handover, at, size) && are_numbers_sound(handover) ? 0 : -EINVAL;
 }
 
 void handover_free(struct handover *handover)
@@ -356,7 +436,8 @@ static void translate(void *context, uint32_t *number)
 
 void handover_translate(struct handover *handover, const uint32_t *keys)
 {
-	for_session(&handover->head.session, translate, (void *)(uintptr_t)keys);
+	for (uint32_t i = 0; i < handover->head.member_count; i++)
+		for_session(&handover->members[i].session, translate, (void *)(uintptr_t)keys);
 	for (uint64_t i = 0; i < handover->head.record_count; i++)
 		for_holding(handover->records[i].kept, translate, (void *)(uintptr_t)keys);
 }

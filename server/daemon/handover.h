@@ -1,4 +1,5 @@
-// The messages between two daemons of a service when a session goes from one device to another. One
+// The messages between two daemons of a service when sessions go from one device to another: a
+// session, and all that share device memory with it, which is a set (standby/swap_set.c). One
 // daemon is the giver (daemon/depart.h), the other the receiver (adopt/arrive.h).
 //
 //   giver                                     receiver
@@ -6,20 +7,26 @@
 //   ◄───────────────────────────── REPLY ────
 //   ── ASK, a bundle ───────────────────────►            checks room, addresses and limits
 //   ◄───────────────────────────── REPLY ────
-//   moves the session's memory to the host
-//   ── GIVE, a bundle; FILES, descriptors ──►            records the session, prepares executors
+//   moves the memory of the set to the host
+//   ── GIVE, a bundle; FILES, descriptors ──►            records the sessions, prepares executors
 //   ◄───────────────────────────── REPLY ────
-//   has the executor detach the session
-//   ── TAKE ────────────────────────────────►            transfer_take(): the receiver owns the session
+//   has executors detach the sessions
+//   ── TAKE ────────────────────────────────►            transfer_take(): the receiver owns the set
 //   ◄───────────────────────────── REPLY ────
 //
 // Before TAKE, silence, a hang-up or an error of either side ends the transfer, and the giver keeps
-// the session. A lost REPLY to TAKE is harmless: both daemons read the outcome in the shared table
-// (transfer.h).
+// the set. A lost REPLY to TAKE is harmless: both daemons read the outcome in the shared table
+// (transfer.h). The transfer of a set is one word there: all members arrive, or none.
 //
-// A bundle is a file with the session's records (session/records.h). In these records, descriptors
-// have the numbers 1, 2, 3, … in the order of FILES. The reader checks a bundle like a record of an
-// earlier life of the daemon. Daemon, loop thread only.
+// A bundle is a file with the records of the sessions and of all that they hold
+// (session/records.h), in this order:
+//
+//   handover_head │ handover_member, of each session │ length, record, padding; of each holding
+//
+// Records of holdings are in the order of their making, so that shared memory has the same owner
+// afterwards. In all records, descriptors have the numbers 1, 2, 3, … in the order of FILES; what
+// several sessions have, has one number. The reader checks a bundle like a record of an earlier
+// life of the daemon. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_DAEMON_HANDOVER_H
 #define FRMPS_SERVER_DAEMON_HANDOVER_H
@@ -31,6 +38,7 @@
 #include "server/session/partition.h"
 #include "server/session/records.h"
 #include "server/session/session.h"
+#include "server/standby/swap.h"
 
 struct connection;
 struct shared_fd;
@@ -45,16 +53,26 @@ enum handover_step {
 	HANDOVER_REPLY
 };
 
+/* Sessions of a bundle: as many as a device can serve, and more. */
+#define HANDOVER_MEMBERS_MOST 1024u
+
 /* The beginning of a bundle. */
 struct handover_head {
+	uint32_t capability; /* compute capability of the device */
+	uint32_t files;
+	uint32_t member_count;
+	uint32_t reserved;
+	uint64_t record_count; /* of holdings */
+};
+
+/* A session in a bundle. The first is the one that was to go. */
+struct handover_member {
 	struct session_record session;
 	uint64_t number;
 	struct identity identity;	 /* of the session's executors */
 	char partition[PARTITION_LABEL]; /* of the SM partition: label or name; empty: none */
-	uint32_t capability;		 /* compute capability of the device */
-	uint32_t files;
-	uint64_t record_count; /* of holdings */
-	uint64_t device_bytes; /* device memory that goes with the session */
+	uint64_t memory_bytes;		 /* its device memory, with all that it shares */
+	uint64_t owned_bytes;		 /* the same; what several members have counts for one */
 };
 
 /* The record of a holding in a bundle. */
@@ -66,8 +84,9 @@ struct handover_record {
 /* A bundle that was read. */
 struct handover {
 	struct handover_head head;
-	struct handover_record *records; /* head.record_count */
-	uint8_t *bytes;			 /* behind the records */
+	struct handover_member *members; /* head.member_count: all of one user, numbers are unique */
+	struct handover_record *records; /* head.record_count, each of a member */
+	uint8_t *bytes;			 /* behind members and records */
 };
 
 /* Descriptors that go with a bundle; number i is at[i - 1]. */
@@ -77,16 +96,17 @@ struct handover_files {
 };
 
 /**
- * Writes a session into a bundle.
+ * Writes sessions into a bundle.
+ * @sessions: a set; the first is the one that was to go
  * @ret_files: a reference to each descriptor; for handover_drop_files(). All zero on failure
  * @ret_fd: the caller's
- * Return: 0 or -errno
+ * Return: 0, -E2BIG: more than a bundle may have, or -errno
  */
-int handover_write(const struct session *session, struct handover_files *ret_files, int *ret_fd);
+int handover_write(const struct swap_group *sessions, struct handover_files *ret_files, int *ret_fd);
 void handover_drop_files(struct handover_files *files);
 
 /**
- * Reads a bundle, and checks its form: lengths, counts, numbers of descriptors.
+ * Reads a bundle, and checks its form: lengths, counts, numbers of sessions and descriptors.
  * @ret_handover: for handover_free(), on failure too
  * Return: 0, -EINVAL or -errno
  */

@@ -90,10 +90,10 @@ static uint64_t sessions_of(const struct daemon *daemon, uid_t owner)
 	return count;
 }
 
-/* Sessions for which there are open files. */
-static uint64_t file_room(const struct daemon *daemon)
+/* Sessions for which there are open files. @beside: sessions that are about to come */
+static uint64_t file_room(const struct daemon *daemon, uint64_t beside)
 {
-	uint64_t used = spoken_for(daemon, daemon->session_count) + held(daemon);
+	uint64_t used = spoken_for(daemon, daemon->session_count + beside) + held(daemon);
 
 	return used < daemon->fds_max ? (daemon->fds_max - used) / FDS_OF_SESSION : 0;
 }
@@ -105,11 +105,11 @@ static const char *refuse(int32_t code, const char *text, int32_t *ret_code)
 }
 
 const char *quota_refuses_session(
-	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code)
+	const struct daemon *daemon, const struct session_peer *peer, uint64_t beside, int32_t *ret_code)
 {
 	const struct config *config = daemon->config;
-	uint64_t count = daemon->session_count, own = sessions_of(daemon, peer->owner),
-		 files = file_room(daemon);
+	uint64_t count = daemon->session_count + beside, own = sessions_of(daemon, peer->owner) + beside,
+		 files = file_room(daemon, beside);
 	uint64_t places = config->clients_max > count ? config->clients_max - count : 0;
 	uint64_t room = least(places, files), kept, most;
 

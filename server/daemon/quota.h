@@ -23,11 +23,12 @@ bool quota_allows(const struct session *session, const struct wire_message *mess
 /**
  * Checks if a user may have one more session: the service has room, and the user's share is not
  * used up. The share is clients_per_user_max, or without that half of the free places.
+ * @beside: sessions of the same user that come together with this one, and count as there already
  * @ret_code: CUresult for the program, only for a refusal
  * Return: NULL, or the reason of the refusal (static text)
  */
 const char *quota_refuses_session(
-	const struct daemon *daemon, const struct session_peer *peer, int32_t *ret_code);
+	const struct daemon *daemon, const struct session_peer *peer, uint64_t beside, int32_t *ret_code);
 
 /**
  * A session was refused memory because of a limit. Notes an event, unless the same limit refused

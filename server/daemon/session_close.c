@@ -177,7 +177,7 @@ void session_end(struct session *session, uint32_t patience_ms)
 void session_leave(struct session *session)
 {
 	session->connection = connection_leave(session->connection);
-	session_forget_handouts(session);
+	session_forget_files(session);
 	session->is_detached = true;
 	session_end(session, 0);
 }

@@ -47,7 +47,7 @@ static const struct holding *find_exported(
 	const struct holding *entry = NULL;
 	struct session *session;
 
-	/* Also a session that is just ending. What another device has, its daemon says. */
+	/* Also a session that is just ending. Other daemons answer for sessions of theirs. */
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
 		if (session->uid == uid && !session_is_elsewhere(session))
 			entry = holdings_find_token(&session->holdings, token);
@@ -66,7 +66,7 @@ static bool is_within_limit(const struct session *session, bool is_host, uint64_
 	return !limit || (held <= limit && bytes <= limit - held);
 }
 
-/* The memory of a session that leaves for another device may be that device's by the next moment. */
+/* The memory of a session that leaves for another device may be that device's the next moment. */
 static bool is_away(const struct session *owner, const struct chunk *chunk)
 {
 	return owner->departure || (owner->memory != SESSION_MEMORY_HERE && chunk_is_own(chunk));

@@ -92,7 +92,8 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		return NULL;
 	}
 	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
-	text = daemon->phase >= DAEMON_STOPS ? stops : quota_refuses_session(daemon, &visitor->peer, &code);
+	text = daemon->phase >= DAEMON_STOPS ? stops
+					     : quota_refuses_session(daemon, &visitor->peer, 0, &code);
 	if (text) {
 		refuse(visitor, code, text);
 		return NULL;

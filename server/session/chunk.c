@@ -145,19 +145,15 @@ struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2])
 
 _Static_assert(WIRE_TOKEN_DEVICES == PLACE_DEVICES, "a token names any device");
 
-void chunk_rename(struct chunk *chunk)
-{
-	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
-	chunk->token[0] += chunk->daemon->heritage->number - WIRE_TOKEN_DEVICE(chunk->token);
-}
-
 /* @fd: taken over */
 static struct chunk *make(struct daemon *daemon, struct shared_fd *fd)
 {
-	const uint64_t nothing[2] = {0, 0};
-	struct chunk *chunk = chunk_new_empty(daemon, nothing);
+	uint64_t token[2];
+	struct chunk *chunk;
 
-	chunk_rename(chunk);
+	log_bug_on(getrandom(token, sizeof(token), 0) != sizeof(token));
+	token[0] += daemon->heritage->number - WIRE_TOKEN_DEVICE(token);
+	chunk = chunk_new_empty(daemon, token);
 	chunk->fd = fd;
 	return chunk;
 }

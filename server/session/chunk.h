@@ -43,8 +43,8 @@ struct chunk {
 	uint64_t handle; /* the keeper's; no other keeper knows the handle */
 	/* number of the keeper that made the chunk, and may have ended since; 0: none */
 	uint32_t keeper;
-	/* proves the right to import the chunk (ExportMemory), and names the device
-	 * (WIRE_TOKEN_DEVICE) */
+	/* proves the right to import the chunk (ExportMemory), and names the device where the
+	 * chunk was made (WIRE_TOKEN_DEVICE): the same for good, wherever its programs go */
 	uint64_t token[2];
 	bool is_lent;	  /* to another device, where the chunk may be mapped until it ends */
 	unsigned holders; /* holdings of the chunk, of any session */
@@ -77,8 +77,6 @@ struct chunk *chunk_new_borrowed(
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Makes a chunk without memory. */
 struct chunk *chunk_new_empty(struct daemon *daemon, const uint64_t token[2]);
-/** Gives a chunk another token, of this device. The caller records the chunk's entries. */
-void chunk_rename(struct chunk *chunk);
 /** Empties a chunk. Return: another chunk, which has the memory, and has no other reference. Doom
  * that chunk once the records say that the first is empty. */
 struct chunk *chunk_split(struct chunk *chunk);

@@ -244,6 +244,12 @@ void exports_claim(struct chunk *chunk)
 	}
 }
 
+void exports_leave(struct chunk *chunk)
+{
+	if (chunk && chunk->offer && !chunk->lease)
+		end(chunk);
+}
+
 bool exports_release_one(struct exports *exports)
 {
 	struct offer *offer;

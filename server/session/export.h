@@ -62,6 +62,10 @@ uint64_t exports_bytes_of(const struct chunk *chunk);
 /** The memory was imported. @chunk: a reference of the new owner's; may be held already */
 void exports_claim(struct chunk *chunk);
 
+/** Another device's daemon has the memory from now on: here, no descriptor keeps it any more. NULL
+ * is fine. */
+void exports_leave(struct chunk *chunk);
+
 /** Releases the device memory that has been unheld for longest. Return: whether there was any. */
 bool exports_release_one(struct exports *exports);
 

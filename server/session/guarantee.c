@@ -105,7 +105,14 @@ static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
 	return capacity_under(daemon, &daemon->rules, sessions);
 }
 
-/* Sums over the sessions that are served. */
+/* True if what the session holds, and is guaranteed, counts: it is served, or comes from another
+ * device. */
+static bool is_counted(const struct session *session)
+{
+	return session->state == SESSION_SERVED || session->state == SESSION_ELSEWHERE;
+}
+
+/* Sums over the sessions that count. */
 struct sums {
 	/* kept: reserved for the sessions with the guarantee */
 	uint64_t sessions, guaranteed, held, kept;
@@ -117,7 +124,7 @@ static struct sums sum_up(const struct daemon *daemon, const struct session *exc
 	struct sums sums = {0};
 
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		if (session->state != SESSION_SERVED || session == except)
+		if (!is_counted(session) || session == except)
 			continue;
 		sums.sessions++;
 		sums.guaranteed += session->terms.memory_guarantee;

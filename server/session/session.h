@@ -136,7 +136,8 @@ struct session {
 	bool drained;
 	/* no executor here serves the session, so that another device can. True in ELSEWHERE */
 	bool is_detached;
-	/* to or from another device (transfer.h), while that is under way */
+	/* to or from another device (transfer.h), while that is under way; the same of all
+	 * sessions of a set */
 	struct transfer transfer;
 	uint32_t crashes; /* of daemons while a request of the session was under way */
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
@@ -244,8 +245,8 @@ struct shared_fd *session_file_of(const struct holding *entry);
 /** Counts such a file as open in the program (handout.h), unless another device has the session.
  * NULL is fine. Return: false without memory */
 bool session_hand_out(struct session *session, struct shared_fd *file);
-/** Another device counts these files from now on. */
-void session_forget_handouts(struct session *session);
+/** Another device has the session's files and exports from now on: it counts them. */
+void session_forget_files(struct session *session);
 
 /** Makes the active executor of the session's domain, which knows the session, serve it. */
 void session_attach(struct session *session, struct worker *worker);

@@ -2,6 +2,7 @@
 
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/session/export.h"
 #include "server/session/handout.h"
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
@@ -21,12 +22,14 @@ bool session_hand_out(struct session *session, struct shared_fd *file)
 	return !handout_add(&session->daemon->handouts, session->owner, file);
 }
 
-void session_forget_handouts(struct session *session)
+void session_forget_files(struct session *session)
 {
 	const struct holding *entry;
 
 	handout_forget(session->client_fd);
 	handout_forget(session->server_fd);
-	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		handout_forget(session_file_of(entry));
+		exports_leave(entry->chunk);
+	}
 }

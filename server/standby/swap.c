@@ -52,7 +52,10 @@
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 
+#include <stdlib.h>
+
 #include "protocol/cuda_abi.h"
+#include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -82,6 +85,53 @@ void swap_end(struct session *session, swap_done_fn *done, void *context)
 bool swap_is_with(const struct session *session, const struct session *other)
 {
 	return session == other || (session->swap && session->swap == other->swap);
+}
+
+static void list_group(const struct swap *swap, struct swap_group *group)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &swap->members, swap_link)
+		group->count++;
+	group->at = calloc(group->count, sizeof(*group->at));
+	log_bug_on(!group->at);
+	group->count = 0;
+	TAILQ_FOREACH (session, &swap->members, swap_link)
+		group->at[group->count++] = session_ref(session);
+}
+
+static void put_first(struct swap_group *group, struct session *session)
+{
+	uint32_t at = 0;
+
+	while (group->at[at] != session)
+		at++;
+	group->at[at] = group->at[0];
+	group->at[0] = session;
+}
+
+const char *swap_find_group(struct session *session, struct swap_group *ret_group)
+{
+	/* Whoever shares with a session that is not suspended has no swap either. */
+	struct swap *found = session->swap ? NULL : swap_new(session, swap_on_retry);
+	const char *text = found ? swap_gather(found) : NULL;
+
+	*ret_group = (struct swap_group){0};
+	if (!text) {
+		list_group(session->swap, ret_group);
+		put_first(ret_group, session);
+	}
+	if (found)
+		swap_drop(found);
+	return text;
+}
+
+void swap_free_group(struct swap_group *group)
+{
+	for (uint32_t i = 0; i < group->count; i++)
+		session_unref(group->at[i]);
+	free(group->at);
+	*group = (struct swap_group){0};
 }
 
 bool swap_is_short(const struct session *session)
@@ -213,6 +263,16 @@ void swap_abandon(struct session *session)
 		swap_say(swap, CUDA_ERROR_NOT_READY, "it ends");
 		swap_drop(swap);
 	}
+}
+
+void swap_hand_over(struct session *session)
+{
+	struct swap *swap = session->swap;
+
+	if (!swap)
+		return;
+	swap_say(swap, CUDA_ERROR_NOT_READY, "it goes on on another device");
+	swap_drop(swap);
 }
 
 void swap_adopt(struct session *session)

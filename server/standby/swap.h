@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct daemon;
 struct domain;
@@ -58,6 +59,28 @@ void swap_end(struct session *session, swap_done_fn *done, void *context);
 
 /** True if both are the same, or their memory left together and is not back. */
 bool swap_is_with(const struct session *session, const struct session *other);
+
+/* Sessions whose memory leaves and comes back together: a set (swap_set.c). */
+struct swap_group {
+	struct session **at; /* a reference to each */
+	uint32_t count;
+};
+
+/**
+ * Finds the set of a session, wherever its memory is.
+ * @ret_group: the session is the first; for swap_free_group(). All zero on failure
+ * Return: NULL, or the obstacle (static text)
+ */
+const char *swap_find_group(struct session *session, struct swap_group *ret_group);
+void swap_free_group(struct swap_group *group);
+
+/** The obstacle of a session that another one shares its memory with, named. Valid until the next
+ * call. */
+const char *swap_name_obstacle(uint64_t session, pid_t pid, const char *text);
+
+/** Another device has the memory of the session's set, with its files: that is no longer away
+ * here. */
+void swap_hand_over(struct session *session);
 
 /** True if the memory is away and wanted, and the latest try to bring it back has failed. */
 bool swap_is_short(const struct session *session);

@@ -93,19 +93,25 @@ void swap_remove(struct swap *swap, struct session *session)
 {
 	TAILQ_REMOVE(&swap->members, session, swap_link);
 	session->swap = NULL;
-	empty_files_of(session);
+	/* Another device's daemon may have the files by now, and serve the session. */
+	if (!session->transfer.number)
+		empty_files_of(session);
 	swap_list(swap);
+}
+
+const char *swap_name_obstacle(uint64_t session, pid_t pid, const char *text)
+{
+	static char named[400];
+
+	snprintf(named, sizeof(named), "session %llu (process %d), which shares device memory with it: %s",
+		(unsigned long long)session, (int)pid, text);
+	return named;
 }
 
 const char *swap_obstacle_of(const struct session *member, const char *text)
 {
-	static char named[200];
-
-	if (member == swap_first(member->swap))
-		return text;
-	snprintf(named, sizeof(named), "session %llu (process %d), which shares device memory with it: %s",
-		(unsigned long long)member->number, (int)member->pid, text);
-	return named;
+	return member == swap_first(member->swap) ? text
+						  : swap_name_obstacle(member->number, member->pid, text);
 }
 
 bool swap_is_held(const struct swap *swap)

@@ -4,8 +4,8 @@ undisturbed, to the bit.
 
 usage: migrated.py [--build BUILD] [--times N] [--seed SEED] [--devices LIST]
 
-A training, a decoder in a CUDA graph, and a program that only counts its steps run once undisturbed. Then they run side by
-side, and each goes there and back N times (10) at random moments; beside some of them a program faults on either device,
+A training, a decoder in a CUDA graph, two processes that share tensors, which go together, and a program that only counts
+its steps run once undisturbed. Then they run side by side, and each goes there and back N times (10) at random moments; beside some of them a program faults on either device,
 and every fifth time a daemon is killed on the way. --devices: the service's key `devices` (default: 0,1 where there are
 two GPUs, and 0,0 besides). Prints for each way its bytes and how long the order took, and the longest step of the program
 that counts. Exit status: 1 if a checksum differs or a program or an order fails; 77 without a GPU or without PyTorch.
@@ -120,8 +120,7 @@ def disturb(system, name, program, number):
 
 
 def play(system, times):
-    # Programs that share with each other do not move.
-    names = [*(name for name in STEPS if name != "share"), "beat"]
+    names = [*STEPS, "beat"]
     expected = {name: result(name, begin(system, name)) for name in names}
     programs = {name: begin(system, name) for name in names}
     go(programs)

@@ -14,119 +14,35 @@
 
 #include "protocol/wire.h"
 #include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
+#include "tests/system/migration.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define CONFIG	 "quarantine_faults = 0\norphan_seconds = 1\n"
-#define PHYSICAL "devices = 0,1\n" CONFIG
-#define LOGICAL	 "devices = 0,0\n" CONFIG
 #define ASK_LONG 120
-#define LATER_S	 60
 #define MIB	 ((size_t)1 << 20)
 #define OTHER	 4711 /* a user */
-
-static struct service service;
-
-static void start(const char *text)
-{
-	setenv("FRMPS_HOST_DEVICES", "2", 1);
-	setenv("FRMPS_HOST_FAULTS", "named", 1);
-	ck_assert(service_start_configured(&service, text));
-}
-
-static void stop(void)
-{
-	unsetenv("FRMPS_HOST_MEMORY");
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
-static struct service device(unsigned number)
-{
-	return service_of_device(&service, number);
-}
-
-/* The device that has the program's session; -1: none has. */
-static int place_of(pid_t pid)
-{
-	int place = -1;
-
-	for (unsigned i = 0; i < 2; i++) {
-		const struct service one = device(i);
-
-		if (status_session(&one, pid) <= 0)
-			continue;
-		ck_assert_int_eq(place, -1);
-		place = (int)i;
-	}
-	return place;
-}
-
-static int rounds(const char *name, int usual)
-{
-	const char *text = getenv(name);
-
-	return text ? atoi(text) : usual;
-}
-
-/*
- * Orders
- */
-
-/* Return: whether it has gone there */
-static bool migrate(const struct child *child, int from, const char *to, char *ret_text, size_t size)
-{
-	const struct service one = device((unsigned)from);
-	char number[24];
-	const char *words[] = {number, to};
-	const struct wire_names names = {words, 2};
-
-	*ret_text = '\0';
-	snprintf(number, sizeof(number), "%lld", status_session(&one, child->pid));
-	return !ask_with(one.socket, "migrate", &names, ASK_LONG, NULL, ret_text, size);
-}
-
-static void expect_moved(const struct child *child, int to)
-{
-	char text[1400], word[2] = {(char)('0' + to), '\0'};
-
-	ck_assert_int_eq(place_of(child->pid), 1 - to);
-	ck_assert_msg(migrate(child, 1 - to, word, text, sizeof(text)), "%s", text);
-	ck_assert_int_eq(place_of(child->pid), to);
-}
 
 /* The same of one that is now and then in the middle of what cannot leave. */
 static void expect_moved_in_the_end(const struct child *child, int to)
 {
-	char text[1400], word[2] = {(char)('0' + to), '\0'};
+	char text[MIGRATION_TEXT], word[2] = {(char)('0' + to), '\0'};
 
 	while (!migrate(child, 1 - to, word, text, sizeof(text)))
 		ck_assert_msg(strstr(text, "mapped nowhere"), "%s", text);
-	ck_assert_int_eq(place_of(child->pid), to);
+	ck_assert_int_eq(migration_place(child->pid), to);
 }
 
-static void expect_refused(const struct child *child, const char *to, const char *why)
-{
-	const int place = place_of(child->pid);
-	char text[1400];
-
-	ck_assert(!migrate(child, place, to, text, sizeof(text)));
-	ck_assert_msg(strstr(text, why), "%s", text);
-	ck_assert_int_eq(place_of(child->pid), place);
-}
-
-static const char *const configurations[] = {PHYSICAL, LOGICAL};
+static const char *const configurations[] = {MIGRATION_PHYSICAL, MIGRATION_LOGICAL};
 
 TEST_LOOP(migrate, programs_go_there_and_back, 0, 2)
 {
-	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
+	const int times = migration_rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
 	struct child idle, working;
 
-	start(configurations[_i]);
+	migration_start(configurations[_i]);
 	idle = belongings_begin(belongings_keeper, 2 * times + 1);
 	working = belongings_begin(belongings_busy, 0);
 	for (int i = 0; i < 2 * times; i++) {
@@ -143,7 +59,7 @@ TEST_LOOP(migrate, programs_go_there_and_back, 0, 2)
 	child_order(&working);
 	ck_assert_int_eq(child_end(&working), 0);
 	for (unsigned i = 0; i < 2; i++) {
-		const struct service one = device(i);
+		const struct service one = migration_device(i);
 
 		status_await_no_memory(&one);
 		ck_assert_int_eq(status_counter(&one, "promotions"), 0);
@@ -156,7 +72,7 @@ TEST(migrate, what_is_no_device_is_refused)
 {
 	struct child child;
 
-	start(PHYSICAL);
+	migration_start(MIGRATION_PHYSICAL);
 	child = belongings_begin(belongings_keeper, 1);
 	expect_refused(&child, "0", "already");
 	expect_refused(&child, "2", "there is no device 2");
@@ -302,10 +218,10 @@ static int faulty_there(int progress, int orders)
 
 TEST(migrate, threads_go_on_beside_faults_on_both_devices)
 {
-	const int times = rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
+	const int times = migration_rounds("FRMPS_TEST_MIGRATE_ROUNDS", 3);
 	struct child child, other;
 
-	start(PHYSICAL);
+	migration_start(MIGRATION_PHYSICAL);
 	child = belongings_begin(threaded, 0);
 	for (int i = 0; i < 2 * times; i++) {
 		other = belongings_begin(i & 2 ? faulty_there : faulty, 0);
@@ -323,7 +239,7 @@ TEST(migrate, variables_go_along)
 {
 	struct child child;
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	child = belongings_begin(moved_tallier, 0);
 	expect_moved(&child, 1);
 	expect_moved(&child, 0);
@@ -337,11 +253,11 @@ TEST(migrate, who_comes_later_comes_to_the_device_that_he_asks_for)
 {
 	struct child moved, later;
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	moved = belongings_begin(belongings_keeper, 1);
 	expect_moved(&moved, 1);
 	later = belongings_begin(belongings_keeper, 1);
-	ck_assert_int_eq(place_of(later.pid), 0);
+	ck_assert_int_eq(migration_place(later.pid), 0);
 	expect_moved(&later, 1);
 	see_it_work(&moved);
 	see_it_work(&later);
@@ -353,50 +269,17 @@ TEST(migrate, who_comes_later_comes_to_the_device_that_he_asks_for)
  * What does not go
  */
 
-static int with_shared_event(int progress, int orders)
-{
-	CUipcEventHandle handle;
-	CUevent event;
-
-	driver_open();
-	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
-	ck_cuda(cuIpcGetEventHandle(&handle, event));
-	report(progress);
-	ordered(orders, true);
-	return cuEventDestroy_v2(event) ? 3 : 0;
-}
-
-static int with_shared_memory(int progress, int orders)
-{
-	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr memory;
-	int fd;
-
-	driver_open();
-	ck_cuda(cuMemAddressReserve(&memory, 2 * MIB, 0, 0, 0));
-	ck_cuda(cuMemCreate(&handle, 2 * MIB, &properties, 0));
-	ck_cuda(cuMemMap(memory, 2 * MIB, 0, handle, 0));
-	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	report(progress);
-	ordered(orders, true);
-	return cuMemUnmap(memory, 2 * MIB) ? 3 : 0;
-}
-
 static const struct {
 	child_function *function;
 	const char *why;
 } obstacles[] = {{array_keeper, "CUDA arrays"}, {texture_keeper, "texture objects"},
-	{held_tallier, "in its executor's context alone"}, {with_shared_event, "shares events"},
-	{with_shared_memory, "shares device memory"}, {kernel_keeper, "does not end"}};
+	{held_tallier, "in its executor's context alone"}, {kernel_keeper, "does not end"}};
 
 TEST_LOOP(migrate, what_cannot_move_is_refused_and_goes_on, 0, sizeof(obstacles) / sizeof(*obstacles))
 {
 	struct child child;
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	child = belongings_begin(obstacles[_i].function, 0);
 	expect_refused(&child, "1", obstacles[_i].why);
 	child_order(&child);
@@ -414,9 +297,9 @@ TEST_LOOP(migrate, what_does_not_fit_there_is_refused_before_anything_moves, 0,
 	char text[300];
 	struct child child;
 
-	snprintf(text, sizeof(text), LOGICAL "guard = off\n[device 1]\n%s", limits[_i].there);
-	start(text);
-	first = device(0);
+	snprintf(text, sizeof(text), MIGRATION_LOGICAL "guard = off\n[device 1]\n%s", limits[_i].there);
+	migration_start(text);
+	first = migration_device(0);
 	child = belongings_begin(belongings_keeper, 1);
 	expect_refused(&child, "1", limits[_i].why);
 	ck_assert_int_eq(status_counter(&first, "sessions_suspended"), 0);
@@ -449,7 +332,7 @@ TEST(migrate, addresses_of_another_program_are_refused)
 {
 	struct child child, other;
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	child = belongings_begin(at_an_address, 0);
 	other = belongings_begin(at_it_there, 0);
 	expect_refused(&child, "1", "its addresses are another program's");
@@ -466,11 +349,13 @@ TEST(migrate, a_drained_device_is_refused)
 	struct child child;
 	char text[400];
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	child = belongings_begin(belongings_keeper, 1);
-	ck_assert(!ask_with(device(1).socket, "drain", &nothing, ASK_LONG, NULL, text, sizeof(text)));
+	ck_assert(
+		!ask_with(migration_device(1).socket, "drain", &nothing, ASK_LONG, NULL, text, sizeof(text)));
 	expect_refused(&child, "1", "is not served now");
-	ck_assert(!ask_with(device(1).socket, "refill", &nothing, ASK_LONG, NULL, text, sizeof(text)));
+	ck_assert(!ask_with(
+		migration_device(1).socket, "refill", &nothing, ASK_LONG, NULL, text, sizeof(text)));
 	expect_moved(&child, 1);
 	see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
@@ -485,9 +370,9 @@ TEST(migrate, who_rests_goes_on_resting)
 	const struct wire_names names = {words, 1};
 	struct service first, second;
 
-	start(LOGICAL);
-	first = device(0);
-	second = device(1);
+	migration_start(MIGRATION_LOGICAL);
+	first = migration_device(0);
+	second = migration_device(1);
 	suspended = belongings_begin(belongings_keeper, 1);
 	paused = belongings_begin(belongings_keeper, 1);
 	snprintf(number, sizeof(number), "%lld", status_session(&first, suspended.pid));
@@ -519,7 +404,7 @@ static int stranger(int number)
 
 	(void)number;
 	if (setresuid(OTHER, OTHER, OTHER) ||
-		!ask_with(device(0).socket, "migrate", &names, ASK_LONG, NULL, text, sizeof(text)))
+		!ask_with(migration_device(0).socket, "migrate", &names, ASK_LONG, NULL, text, sizeof(text)))
 		return 2;
 	return strstr(text, "another user's") ? 0 : 3;
 }
@@ -529,11 +414,11 @@ TEST(migrate, programs_of_others_are_not_his_to_move)
 	struct service first;
 	struct child child;
 
-	start(LOGICAL);
-	first = device(0);
+	migration_start(MIGRATION_LOGICAL);
+	first = migration_device(0);
 	if (geteuid())
 		return;
-	ck_assert_int_eq(chmod(service.folder, 0711), 0);
+	ck_assert_int_eq(chmod(migration_service.folder, 0711), 0);
 	child = belongings_begin(belongings_keeper, 1);
 	snprintf(session_word, sizeof(session_word), "%lld", status_session(&first, child.pid));
 	ck_assert_int_eq(exit_status(spawn(stranger, 0)), 0);
@@ -545,107 +430,20 @@ TEST(migrate, programs_of_others_are_not_his_to_move)
  * Kills
  */
 
-static const char *asked_place;
-static const struct child *asked_child;
-static int asked_from;
-
-/* Its answer may not come. */
-static int asker(int number)
-{
-	char text[1400];
-
-	(void)number;
-	migrate(asked_child, asked_from, asked_place, text, sizeof(text));
-	return 0;
-}
-
-/* What the service has on a device: daemon, keeper, executors, compilers. */
-static int processes(unsigned number, pid_t *ret_pids, int room)
-{
-	struct service holder = service;
-	pid_t holders[4];
-
-	ck_assert_int_eq(service_children(&service, holders, 4), 2);
-	holder.pid = holders[number];
-	return service_children(&holder, ret_pids, room);
-}
-
-static bool is_daemon(pid_t pid)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		const struct service one = device(i);
-
-		if (status_daemon(&one) == pid)
-			return true;
-	}
-	return false;
-}
-
-/* Kills a process of the service on a device. @daemons: how many daemons were killed so far */
-static void kill_something(unsigned number, bool only_daemon, int *daemons)
-{
-	const struct service one = device(number);
-	pid_t pids[16], pid;
-	int count = processes(number, pids, 16);
-
-	pid = only_daemon || !count ? status_daemon(&one) : pids[rand() % count];
-	*daemons += is_daemon(pid);
-	kill(pid, SIGKILL);
-}
-
-/* The device that alone has the program, once no daemon is in the middle of anything. */
-static int settled_place(pid_t pid)
-{
-	for (int looks = 0; looks < LATER_S * 100; looks++) {
-		const struct service first = device(0), second = device(1);
-		const bool is_first = status_session(&first, pid) > 0;
-		const bool is_second = status_session(&second, pid) > 0;
-
-		if (is_first != is_second)
-			return is_second;
-		pass_time(10);
-	}
-	ck_abort_msg("process %d is on no device, or on both", (int)pid);
-}
-
-/* Executors may still start. */
-static void move_in_the_end(const struct child *child)
-{
-	const int from = settled_place(child->pid);
-	char text[1400];
-
-	for (int i = 0; !migrate(child, from, from ? "0" : "1", text, sizeof(text)); i++) {
-		ck_assert_msg(i < LATER_S, "%s", text);
-		pass_time(1000);
-	}
-	ck_assert_int_eq(settled_place(child->pid), 1 - from);
-}
-
 /* @only_daemons: else any process, and the program rests */
 static void sweep(child_function *function, bool only_daemons)
 {
-	const int kills = rounds("FRMPS_TEST_MIGRATE_KILLS", 8);
+	const int kills = migration_rounds("FRMPS_TEST_MIGRATE_KILLS", 8);
 	struct child child, other;
 	int daemons = 0;
-	pid_t pid;
 
-	start(LOGICAL);
+	migration_start(MIGRATION_LOGICAL);
 	other = belongings_begin(belongings_keeper, kills);
 	/* It is there still when the sweep is over. */
 	child = belongings_begin(function, kills + 1);
 	srand(31);
 	for (int i = 0; i < kills; i++) {
-		const int from = settled_place(child.pid);
-
-		asked_child = &child;
-		asked_from = from;
-		asked_place = from ? "0" : "1";
-		pid = spawn(asker, 0);
-		pass_time(1 + rand() % 400);
-		kill_something(rand() % 2, only_daemons, &daemons);
-		exit_status(pid);
-		ck_assert(service_log_wait(&service, "the daemon is back", daemons, LATER_S));
-		settled_place(child.pid);
+		migrate_among_kills(&child, only_daemons, &daemons);
 		if (function == belongings_keeper) {
 			see_it_work(&child);
 		} else {
@@ -659,7 +457,7 @@ static void sweep(child_function *function, bool only_daemons)
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(child_end(&other), 0);
 	for (unsigned i = 0; i < 2; i++) {
-		const struct service one = device(i);
+		const struct service one = migration_device(i);
 
 		status_await_no_memory(&one);
 	}
@@ -681,7 +479,7 @@ int main(void)
 	TCase *tests = tcase_create("migrate");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, migration_stop);
 	suite_add(tests, "migrate");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -1,4 +1,4 @@
-// Bundles: a session comes out as it went in, and a damaged bundle is refused or harmless.
+// Bundles: sessions come out as they went in, and a damaged bundle is refused or harmless.
 
 #include "server/daemon/handover.h"
 
@@ -16,6 +16,8 @@
 #include "tests/unit/server/session/fixture.h"
 
 static struct session *session;
+static struct swap_group set;
+static struct fake_client second;
 static struct handover_files files;
 static struct handover handover;
 static int bundle;
@@ -32,6 +34,31 @@ static void map_host(uint64_t offset)
 	fake_expect(fake, client.socket, WIRE_REPLY);
 }
 
+/* The second has the first one's memory as well. */
+static void share(void)
+{
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}},
+			    export_it = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}},
+			    import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 3}};
+
+	fake_request(fake, &client, &create, -1);
+	fake_make_chunk(fake, keeper, 1);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_request(fake, &client, &export_it, -1);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	fake_request(fake, &second, &import, -1);
+	ck_assert_int_eq(fake_expect(fake, second.socket, WIRE_REPLY)->reply.code, 0);
+}
+
+static void write_set(uint32_t count)
+{
+	ck_assert_ptr_null(swap_find_group(session, &set));
+	ck_assert_uint_eq(set.count, count);
+	ck_assert_ptr_eq(set.at[0], session);
+	ck_assert_int_eq(handover_write(&set, &files, &bundle), 0);
+}
+
 static void set_up(void)
 {
 	fake_with_records = true;
@@ -39,15 +66,32 @@ static void set_up(void)
 	map_host(0);
 	map_host(8192);
 	session = fake_session(fake, 0);
-	ck_assert_int_eq(handover_write(session, &files, &bundle), 0);
+	write_set(1);
+}
+
+static void set_up_two(void)
+{
+	fake_with_records = true;
+	join();
+	fake_join(fake, &second, active, standby);
+	session = fake_session(fake, 1);
+	share();
+	write_set(2);
 }
 
 static void tear_down(void)
 {
 	handover_free(&handover);
 	handover_drop_files(&files);
+	swap_free_group(&set);
 	close(bundle);
 	part();
+}
+
+static void tear_down_two(void)
+{
+	fake_leave(fake, &second);
+	tear_down();
 }
 
 static bool is_same_file(int fd, int other)
@@ -72,16 +116,16 @@ TEST(handover, a_session_comes_out_as_it_went_in)
 	uint64_t i = 0;
 
 	ck_assert_int_eq(handover_read(bundle, &handover), 0);
-	ck_assert_uint_eq(handover.head.number, session->number);
+	ck_assert_uint_eq(handover.members[0].number, session->number);
 	ck_assert_uint_eq(handover.head.files, files.count);
 	ck_assert_uint_eq(handover.head.record_count, session->holdings.count);
-	memcpy(&head, handover.head.session.head, sizeof(handover.head.session.head));
+	memcpy(&head, handover.members[0].session.head, sizeof(handover.members[0].session.head));
 	ck_assert_uint_eq(head.state, SESSION_ELSEWHERE);
 	ck_assert(head.is_detached);
 	ck_assert_uint_eq(head.window, session->window);
 	ck_assert_str_eq(head.program, session->program);
-	ck_assert(is_same_file(file_of(handover.head.session.kept.client_fd), session->client_fd->fd));
-	ck_assert(is_same_file(file_of(handover.head.session.kept.server_fd), session->server_fd->fd));
+	ck_assert(is_same_file(file_of(handover.members[0].session.kept.client_fd), session->client_fd->fd));
+	ck_assert(is_same_file(file_of(handover.members[0].session.kept.server_fd), session->server_fd->fd));
 	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		const struct kept_holding *kept = handover.records[i++].kept;
 
@@ -102,7 +146,7 @@ TEST(handover, numbers_become_keys)
 	handover_translate(&handover, keys);
 	ck_assert_uint_eq(handover.records[0].kept->fd, 1000 + number);
 	ck_assert_uint_eq(handover.records[0].kept->chunk.fd, 0);
-	ck_assert_uint_gt(handover.head.session.kept.client_fd, 1000);
+	ck_assert_uint_gt(handover.members[0].session.kept.client_fd, 1000);
 	free(keys);
 }
 
@@ -164,14 +208,75 @@ TEST(handover, a_number_without_a_file_is_refused)
 	ck_assert_int_eq(handover_read(bundle, &handover), -EINVAL);
 }
 
+/*
+ * A set
+ */
+
+/* What both have is in the bundle once, and belongs to the one who made it. */
+TEST(two, sessions_that_share_come_out_as_they_went_in)
+{
+	ck_assert_int_eq(handover_read(bundle, &handover), 0);
+	ck_assert_uint_eq(handover.head.member_count, 2);
+	ck_assert_uint_eq(handover.members[0].number, session->number);
+	ck_assert_uint_eq(handover.members[1].number, fake_session(fake, 0)->number);
+	ck_assert_uint_eq(handover.head.record_count, 2);
+	ck_assert_uint_eq(handover.records[0].kept->session, handover.members[1].number);
+	ck_assert_uint_eq(handover.records[1].kept->session, handover.members[0].number);
+	ck_assert_uint_ne(handover.records[0].kept->chunk.fd, 0);
+	ck_assert_uint_eq(handover.records[0].kept->chunk.fd, handover.records[1].kept->chunk.fd);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_uint_eq(handover.members[i].memory_bytes, 2 * MIB);
+		ck_assert_uint_eq(handover.members[i].owned_bytes, i ? 2 * MIB : 0);
+	}
+}
+
+static void expect_refused(off_t at, const void *bytes, size_t count)
+{
+	ck_assert_int_eq(pwrite(bundle, bytes, count, at), (ssize_t)count);
+	ck_assert_int_eq(handover_read(bundle, &handover), -EINVAL);
+}
+
+static off_t of_member(int i, size_t offset)
+{
+	return (off_t)(sizeof(struct handover_head) + (size_t)i * sizeof(struct handover_member) + offset);
+}
+
+TEST_LOOP(two, what_is_no_set_is_refused, 0, 6)
+{
+	const uint32_t none = 0, many = HANDOVER_MEMBERS_MOST + 1;
+	const uint64_t nobody = 0, stranger = 4711, first = session->number;
+	const uid_t another = getuid() + 1;
+	const off_t uid = (off_t)(offsetof(struct session_record, head) + offsetof(struct session, uid));
+
+	if (_i == 0)
+		expect_refused(offsetof(struct handover_head, member_count), &none, sizeof(none));
+	else if (_i == 1)
+		expect_refused(offsetof(struct handover_head, member_count), &many, sizeof(many));
+	else if (_i == 2)
+		expect_refused(
+			of_member(1, offsetof(struct handover_member, number)), &nobody, sizeof(nobody));
+	/* Twice the same one; one whose records are of nobody. */
+	else if (_i == 3)
+		expect_refused(of_member(1, offsetof(struct handover_member, number)), &first, sizeof(first));
+	else if (_i == 4)
+		expect_refused(
+			of_member(1, offsetof(struct handover_member, number)), &stranger, sizeof(stranger));
+	/* Users do not share. */
+	else
+		expect_refused(of_member(1, (size_t)uid), &another, sizeof(another));
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("handover");
-	TCase *tests = tcase_create("handover");
+	TCase *tests = tcase_create("handover"), *two = tcase_create("two");
 
 	fake_prepare();
 	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_checked_fixture(two, set_up_two, tear_down_two);
 	suite_add(tests, "handover");
+	suite_add(two, "two");
 	suite_add_tcase(suite, tests);
+	suite_add_tcase(suite, two);
 	return suite_run(suite);
 }
