@@ -132,12 +132,14 @@ static CUresult is_whole(CUdeviceptr memory, bool *ret_whole)
 	return r;
 }
 
-/* On the device, in pinned memory, and in memory of its own. */
+/* In pinned memory, on the device, and in memory of its own. In this order: an order may hold the
+ * member between two kernels, and the other one looks at the device first, and expects as much in
+ * pinned memory. */
 static CUresult count(struct member *member)
 {
 	static uint32_t one = 1;
 	CUdeviceptr places[] = {
-		member->counters + 4 * member->number, member->pinned + 4 * member->number, member->own};
+		member->pinned + 4 * member->number, member->counters + 4 * member->number, member->own};
 	CUresult r = member->number ? cuStreamWaitEvent(member->stream, member->event, 0) : CUDA_SUCCESS;
 
 	for (int i = 0; !r && i < 3; i++)
