@@ -69,6 +69,7 @@ static void close_backend(void)
 	loader_close();
 	if (!cuda.context)
 		return;
+	cuda_spare_give();
 	cuda_clock_close();
 	cuda_stream_close();
 	contain_disarm();
@@ -131,6 +132,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		cuda_text_open();
 		cuda_condition_open();
 		opening_spent("own kernels");
+		cuda_spare_keep();
 		cuda_clock_open();
 		opening_spent("clock");
 		log_debug("the device is open after %llu ms: %s",

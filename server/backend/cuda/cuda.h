@@ -90,6 +90,10 @@ CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address);
 CUresult cuda_host_register(void *address, uint64_t bytes);
 CUresult cuda_host_unregister(void *address);
 CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
+/** Sets device memory aside for the driver's tables of pages, where there is some, and none is. */
+void cuda_spare_keep(void);
+/** Gives it back. Return: true if there was some */
+bool cuda_spare_give(void);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
 /* compile.c */

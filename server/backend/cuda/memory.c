@@ -14,9 +14,33 @@
 
 #include "server/backend/cuda/cuda.h"
 
+/* The driver's tables of pages lie in device memory as well. Where programs have taken all of that,
+ * mapping what a program already has would fail: an executor keeps this much for the tables. */
+#define SPARE_BYTES (2 * BACKEND_CHUNK_GRANULE)
+
+static CUmemGenericAllocationHandle spare; /* the executor's main thread; 0: none */
+
 static CUmemLocation here(void)
 {
 	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device};
+}
+
+void cuda_spare_keep(void)
+{
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here()};
+
+	if (!spare && driver.memory_create(&spare, SPARE_BYTES, &properties, 0))
+		spare = 0;
+}
+
+bool cuda_spare_give(void)
+{
+	bool had = spare;
+
+	if (had)
+		driver.memory_release(spare);
+	spare = 0;
+	return had;
 }
 
 CUresult cuda_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd)
@@ -58,7 +82,7 @@ CUresult cuda_window_release(uint64_t address, uint64_t bytes)
 	return driver.address_free(address, bytes);
 }
 
-CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
+static CUresult map(uint64_t address, uint64_t bytes, int fd)
 {
 	CUmemGenericAllocationHandle handle;
 	CUresult code;
@@ -67,9 +91,20 @@ CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
 	return code ? code : driver_map(address, bytes, handle, cuda.device);
 }
 
+CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
+{
+	CUresult code = map(address, bytes, fd);
+
+	return code == CUDA_ERROR_OUT_OF_MEMORY && cuda_spare_give() ? map(address, bytes, fd) : code;
+}
+
 CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes)
 {
-	return driver.memory_unmap(address, bytes);
+	CUresult code = driver.memory_unmap(address, bytes);
+
+	if (!code)
+		cuda_spare_keep();
+	return code;
 }
 
 struct backend_sink {
