@@ -433,6 +433,16 @@ def suspending():
             f"{found('alone_gap'):.3g} ms without that. One round."]
 
 
+def gpus():
+    def row(text, scenario, point, key):
+        return [text, *(digits(value_of("h200_gpus.json", scenario, point, system, key)) for system in ("native", "MPS", "frmps"))]
+
+    return [f"`{load('h200_gpus.json')['command']}`; one round.", "", *table(
+        ["", "native", "stock MPS", "frmps"],
+        [row(f"a sum of {mib} MiB with NCCL, µs", "all_reduce", mib, "reduce_us") for mib in (1, 16, 64, 512)] +
+        [row("data parallel training, steps a second", "data_parallel", None, "steps")])]
+
+
 # Which file says what. A new result file needs a row here.
 
 FILES = {
@@ -445,6 +455,7 @@ FILES = {
     "h200_modules.json": ("bench/run", "modules with a kernel each, up to 1024"),
     "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
     "h200_suspending.json": ("bench/run", "a program's memory that goes to host memory and comes back"),
+    "h200_gpus.json": ("bench/run", "two GPUs: sums with NCCL, data parallel training"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_frameworks.json": ("tests/gpu/framework_faults.py", "the same beside PyTorch programs"),
     "h200_real_culprits.json": ("tests/gpu/real_culprits.py", "what faults as people write them cost the others"),
@@ -462,12 +473,12 @@ def files():
     if there != set(FILES):
         raise SystemExit(f"figures.py: the table FILES does not name the result files: {', '.join(sorted(there ^ set(FILES)))}")
     return table(["file", "made by", "machine", "date", "question"], [
-        [f"[{name}]({name})", script, machine_of(name).get("gpu", "none"), machine_of(name)["date"], question]
+        [f"[{name}]({name})", script, machine_of(name).get("gpu", "none").replace("\n", ", "), machine_of(name)["date"], question]
         for name, (script, question) in FILES.items()])
 
 
 SECTIONS = {function.__name__: function for function in (
-    speed, fault, files, code, suspending, calls, ratios, launch, eight, programs, faults, frameworks, culprits, troubles, takeover)}
+    speed, fault, files, code, suspending, gpus, calls, ratios, launch, eight, programs, faults, frameworks, culprits, troubles, takeover)}
 
 if __name__ == "__main__":
     sections.main("figures", SECTIONS, DOCUMENTS)
