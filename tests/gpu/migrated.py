@@ -27,7 +27,9 @@ from program import Program  # noqa: E402
 from suspended_training import PATIENCE, STEPS, Failed, checksum, go, parser_of, result, start, wait_for_go  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
-BEATS = 400000
+BEATS = 200000
+# What an order says when a program, or one that shares with it, has come to its end meanwhile.
+OVER = ("refuses: it ends", "has ended", "ends; try again", "begun or ceased to share")
 
 
 def beat():
@@ -110,7 +112,7 @@ def disturb(system, name, program, number):
     if culprit:
         culprit.end(time.monotonic() + PATIENCE)
         culprit.close()
-    if program.process.poll() is not None or "refuses: it ends" in text:
+    if program.process.poll() is not None or any(part in text for part in OVER):
         return False
     there, _ = settled(system, program)
     if order.returncode and number % 5 != 4:

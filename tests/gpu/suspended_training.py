@@ -27,7 +27,7 @@ from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 PATIENCE = 240
-STEPS = {"train": 3000, "decode": 60000, "share": 5000}
+STEPS = {"train": 1500, "decode": 30000, "share": 2500}
 
 
 # The programs. Each ends with a checksum of all that it has computed.
