@@ -32,7 +32,8 @@
 #define HOSTILE	  1001
 #define HONEST	  1002
 #define MANY	  200
-#define EXECUTORS 4 /* of one user, in this service */
+#define EXECUTORS 4  /* of one user, in this service */
+#define UNWELCOME 75 /* exit status */
 
 /* What comes of an attack. */
 enum outcome {
@@ -230,19 +231,28 @@ static enum outcome keep_pinned_memory(void)
 	return refused == CUDA_ERROR_OUT_OF_MEMORY ? BOUNDED : OTHER;
 }
 
-/* What the attack before kept open is closed, and the service sees that a moment later: until then
- * it refuses its user's programs. */
-static void await_welcome(void)
+/* A program of its own, until it is served. The service refuses its user's programs until it has
+ * seen the end of what the attack before had: files that were kept open, executors. */
+static void run_program(bool faults)
 {
 	int status;
 
 	do {
 		pid_t pid = fork();
+		CUcontext context;
 
-		if (pid == 0)
-			_exit(cuInit(0) != CUDA_SUCCESS);
+		if (pid == 0) {
+			if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0))
+				_exit(UNWELCOME);
+			if (!faults)
+				_exit(0);
+			driver_open();
+			launch("crash_trap", 1, 1, NULL, NULL);
+			cuCtxSynchronize();
+			_exit(0);
+		}
 		status = exit_status(pid);
-	} while (status == 1);
+	} while (status == UNWELCOME);
 }
 
 /* A program of this name has been in quarantine from its third fault on: each gets an executor of
@@ -251,17 +261,8 @@ static enum outcome fault_again_and_again(void)
 {
 	int served = 0, pids[EXECUTORS * 2];
 
-	await_welcome();
-	for (int i = 0; i < 4; i++) {
-		pid_t pid = fork();
-		if (pid == 0) {
-			driver_open();
-			launch("crash_trap", 1, 1, NULL, NULL);
-			cuCtxSynchronize();
-			_exit(0);
-		}
-		exit_status(pid);
-	}
+	for (int i = 0; i < 4; i++)
+		run_program(true);
 	for (int i = 0; i < EXECUTORS * 2; i++) {
 		int ends[2];
 		char byte = 0;
@@ -282,13 +283,16 @@ static enum outcome fault_again_and_again(void)
 		served += read(ends[0], &byte, 1) == 1 && byte;
 		close(ends[0]);
 	}
-	for (int i = 0; i < EXECUTORS * 2; i++)
+	for (int i = 0; i < EXECUTORS * 2; i++) {
 		kill(pids[i], SIGKILL);
+		exit_status(pids[i]);
+	}
 	return served > 0 && served <= EXECUTORS ? BOUNDED : OTHER;
 }
 
 static enum outcome die_again_and_again(void)
 {
+	run_program(false);
 	for (int i = 0; i < 50; i++) {
 		pid_t pid = fork();
 		struct raw_session session;
