@@ -403,7 +403,7 @@ TEST(sets, what_one_cannot_keep_all_stay_for)
 	ck_assert_int_eq(status_counter(&first, "sessions_suspended"), 0);
 	child_order(&there);
 	ck_assert_int_eq(child_end(&there), 0);
-	expect_moved(&one, 1);
+	move_in_the_end(&one);
 	ck_assert_int_eq(migration_place(other.pid), 1);
 	end_pair(&one, &other);
 	expect_nothing_left();
