@@ -1032,7 +1032,7 @@ void kernels_place(const struct kernels *kernels, const struct kernels_kernel *k
 
 void kernels_fill_part(const struct kernels *kernels, const struct kernels_part *part, uint8_t *ret)
 {
-	const struct slots none = {0};
+	static const struct slots none;
 
 	fill(kernels, part->section, ret);
 	if (part->is_code && kernels->functions_jump)
