@@ -121,7 +121,9 @@ int ask(const char *path, const char *command, char **ret_json, char *ret_text, 
 	return ask_with(path, command, &(struct wire_names){0}, ASK_SECONDS, ret_json, ret_text, text_size);
 }
 
-int ask_ping(const char *path, char **ret_json, char *ret_text, size_t text_size)
+/* A daemon that dies loses the question, and the next daemon answers the next one. Return: as
+ * ask() */
+static int ping(const char *path, char **ret_json, char *ret_text, size_t text_size)
 {
 	int r = -ECONNRESET;
 
@@ -136,7 +138,7 @@ static int ask_one(const char *path, struct ask_devices *devices, unsigned *ret_
 	char text[700], *answer = NULL;
 	json_int_t number, count;
 	json_t *root;
-	int r = ask_ping(path, &answer, text, sizeof(text));
+	int r = ping(path, &answer, text, sizeof(text));
 
 	if (r)
 		return r < 0 ? r : -EPROTO;
@@ -206,4 +208,12 @@ int ask_with(const char *path, const char *command, const struct wire_names *arg
 				 : "does not answer",
 			r > 0 ? why : strerror(-r));
 	return r;
+}
+
+int ask_any(const char *path, char *ret_text, size_t text_size)
+{
+	struct ask_devices devices;
+	int r = ping(path, NULL, ret_text, text_size);
+
+	return r < 0 && !ask_devices(path, false, &devices) ? 0 : r;
 }

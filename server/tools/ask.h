@@ -33,10 +33,6 @@ int ask_find(const char *given, char path[PLACE_BYTES], char *ret_text, size_t t
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
-/** Asks the service if it is there. A daemon that dies loses the question, and the next daemon
- * answers the next one. Return: as ask() */
-int ask_ping(const char *path, char **ret_json, char *ret_text, size_t text_size);
-
 /* The devices of a service. */
 struct ask_devices {
 	unsigned count;
@@ -51,6 +47,10 @@ struct ask_devices {
  * Return: 0; -errno: none answers
  */
 int ask_devices(const char *path, bool quick, struct ask_devices *ret_devices);
+
+/** Asks if the service is there, also where a daemon dies over it: of several devices one that
+ * answers is enough. Return: as ask() */
+int ask_any(const char *path, char *ret_text, size_t text_size);
 
 /** The same for a command with arguments, or a slow command. @seconds: time limit */
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,

@@ -277,15 +277,6 @@ static int run(const char *path, char **arguments)
 	return say_unrunnable(arguments[0], errno, true);
 }
 
-/* Of several devices one that answers is enough. Return: as ask() */
-static int ping(const char *socket, char *text, size_t size)
-{
-	struct ask_devices devices;
-	int r = ask_ping(socket, NULL, text, size);
-
-	return r < 0 && !ask_devices(socket, false, &devices) ? 0 : r;
-}
-
 int main(int count, char **arguments)
 {
 	struct options options = {0};
@@ -300,7 +291,7 @@ int main(int count, char **arguments)
 	arguments += optind;
 	/* A service that refuses further operators is there, and serves programs. */
 	native = ask_find(options.socket, socket, text, sizeof(text)) < 0 ||
-		 ping(socket, text, sizeof(text)) < 0;
+		 ask_any(socket, text, sizeof(text)) < 0;
 	if (native && !options.allow_native) {
 		fprintf(stderr,
 			"frmps-run: %s; %s is not run (frmpsctl doctor says what to do; --allow-native lets "

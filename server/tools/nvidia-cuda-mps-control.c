@@ -53,14 +53,12 @@ static int run(void *context, int count, char **arguments)
 	return command_run(&commands, &call, count - 1, arguments + 1);
 }
 
-/* Of several devices one that answers is enough. Return: 0; -errno */
+/* Return: 0; -errno */
 static int ping(char path[PLACE_BYTES], char *text, size_t size)
 {
-	struct ask_devices devices;
 	int r = ask_find(NULL, path, text, size);
 
-	r = r ? r : ask_ping(path, NULL, text, size);
-	return r < 0 && !ask_devices(path, false, &devices) ? 0 : r;
+	return r ? r : ask_any(path, text, size);
 }
 
 /* Scripts look for the first half of this line. Return: whether there is a service */
