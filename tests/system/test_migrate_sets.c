@@ -118,7 +118,7 @@ TEST(sets, shared_memory_is_there_once)
 		had += status_number(&first, family.members[i].pid, "memory_bytes");
 	}
 	expect_family_moved(&family, 0, 1);
-	/* Members come back one after the other: the order's answer does not wait for the last one. */
+	/* Members come back one after the other, the last ones after the order's answer. */
 	family_see_it_work(&family);
 	for (int i = 0; i < FAMILY; i++)
 		has += status_number(&second, family.members[i].pid, "memory_bytes");
