@@ -2,6 +2,7 @@
 
 #include "server/adopt/admit.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,21 +40,11 @@ static uint64_t window_of(const struct handover_member *member)
 	return address;
 }
 
-/* A window of one of the sessions, in the domain that it comes to. */
+/* A window of one of the sessions, in the domain to come to. */
 struct claim {
 	const struct window_set *set;
 	uint64_t address, bytes;
 };
-
-/* Return: the member with that number, which the bundle has */
-static uint32_t find_member(const struct handover *handover, uint64_t number)
-{
-	uint32_t at = 0;
-
-	while (handover->members[at].number != number)
-		at++;
-	return at;
-}
 
 /* @claims: room for as many as there are members and records. Return: how many there are */
 static size_t list_windows(
@@ -68,9 +59,9 @@ static size_t list_windows(
 		const struct kept_holding *kept = handover->records[i].kept;
 
 		if (kept->type == WIRE_RESERVE_WINDOW)
-			claims[count++] =
-				(struct claim){&members[find_member(handover, kept->session)].domain->windows,
-					kept->address, kept->bytes};
+			claims[count++] = (struct claim){
+				&members[handover_find_member(handover, kept->session)].domain->windows,
+				kept->address, kept->bytes};
 	}
 	return count;
 }
@@ -179,22 +170,14 @@ static const char *limit(const struct daemon *daemon, const struct session *head
 	return text;
 }
 
-/* Finds the member's domain. Return: NULL, or why the program can have no session here */
-static const char *find_domain(struct daemon *daemon, struct arriving *member, uint64_t beside,
-	const struct identity *identity, const struct session *head, int32_t *ret_code)
+/* @alone: why the program needs an executor of its own; NULL: no reason yet. Return: NULL, or why
+ * there can be no domain */
+static const char *make_domain(struct daemon *daemon, struct arriving *member,
+	const struct identity *identity, const struct session *head, const char *alone, int32_t *ret_code)
 {
-	const struct session_peer peer = {
-		.uid = head->uid, .owner = owner_of(head->uid), .pid = head->pid, .subject = head->subject};
-	const char *text = quota_refuses_session(daemon, &peer, beside, ret_code), *alone = NULL;
 	struct domain_refusal refusal;
 	struct terms terms;
 
-	if (text)
-		return text;
-	member->domain = daemon_find_domain(daemon, member->domain_number);
-	if (member->domain && member->domain->life == DOMAIN_OPEN &&
-		member->domain->identity.uid == head->uid)
-		return NULL;
 	terms_find(&daemon->rules, &head->subject, &terms);
 	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
 		alone = "isolation = client";
@@ -207,6 +190,39 @@ static const char *find_domain(struct daemon *daemon, struct arriving *member, u
 		return NULL;
 	*ret_code = refusal.code;
 	return refusal.text;
+}
+
+/* Finds the member's domain. Return: NULL, or why the program can have no session here */
+static const char *find_domain(struct daemon *daemon, struct arriving *member, uint64_t beside,
+	const struct identity *identity, const struct session *head, int32_t *ret_code)
+{
+	const struct session_peer peer = {
+		.uid = head->uid, .owner = owner_of(head->uid), .pid = head->pid, .subject = head->subject};
+	const char *text = quota_refuses_session(daemon, &peer, beside, ret_code);
+
+	if (text)
+		return text;
+	member->domain = daemon_find_domain(daemon, member->domain_number);
+	if (member->domain && member->domain->life == DOMAIN_OPEN &&
+		member->domain->identity.uid == head->uid)
+		return NULL;
+	return make_domain(daemon, member, identity, head, NULL, ret_code);
+}
+
+/* Gives all members executors of their own: in shared executors, other programs have the addresses.
+ * Return: NULL, or why not */
+static const char *part_from_others(
+	struct daemon *daemon, const struct handover *handover, struct arriving *members, int32_t *ret_code)
+{
+	static struct session head; /* the head alone, of one session at a time */
+	const char *why = NULL;
+
+	for (uint32_t i = 0; !why && i < handover->head.member_count; i++) {
+		admit_read_head(&handover->members[i], &head);
+		why = make_domain(daemon, &members[i], &handover->members[i].identity, &head,
+			"its addresses are another program's", ret_code);
+	}
+	return why;
 }
 
 /* @text: ADMIT_TEXT. Return: NULL, or why the session cannot come */
@@ -231,7 +247,7 @@ static const char *refuses_all(const struct daemon *daemon, const struct handove
 }
 
 const char *admit_refuses(struct daemon *daemon, const struct handover *handover, struct arriving *members,
-	int32_t *ret_code, char *text)
+	bool may_be_alone, int32_t *ret_code, char *text)
 {
 	static struct session head; /* the head alone, of one session at a time */
 	const char *why = refuses_all(daemon, handover);
@@ -250,6 +266,8 @@ const char *admit_refuses(struct daemon *daemon, const struct handover *handover
 		if (why && i)
 			why = swap_name_obstacle(member->number, head.pid, why);
 	}
+	if (!why && may_be_alone && !are_windows_free(handover, members))
+		why = part_from_others(daemon, handover, members, ret_code);
 	if (!why && !are_windows_free(handover, members))
 		why = "its addresses are another program's on the other device, or taken there for its own "
 		      "pinned memory";

@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_ADOPT_ADMIT_H
 #define FRMPS_SERVER_ADOPT_ADMIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct daemon;
@@ -18,7 +19,8 @@ struct worker;
 
 /* A session of a set that comes. */
 struct arriving {
-	uint64_t number;
+	uint64_t number;	 /* here */
+	uint64_t given;		 /* its number in the bundle: another one, for a session from files */
 	struct domain *domain;	 /* for the session; valid only within the turn of a check */
 	uint32_t domain_number;	 /* of that; 0: none yet */
 	struct session *session; /* once it is made here: a reference */
@@ -31,12 +33,13 @@ void admit_read_head(const struct handover_member *member, struct session *ret_s
 /**
  * Checks if all sessions of a bundle may come, and finds their domains.
  * @members: as many as in the bundle. Domains are kept from one check to the next
+ * @may_be_alone: sessions whose addresses are taken get executors of their own
  * @ret_code: CUresult, only for a refusal
  * @text: ADMIT_TEXT bytes, for the reason
  * Return: NULL, or the reason, which names the session unless it is the first. Valid until the next
  * call
  */
 const char *admit_refuses(struct daemon *daemon, const struct handover *handover, struct arriving *members,
-	int32_t *ret_code, char *text);
+	bool may_be_alone, int32_t *ret_code, char *text);
 
 #endif

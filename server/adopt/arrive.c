@@ -2,6 +2,7 @@
 
 #include "server/adopt/arrive.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "server/daemon/depart.h"
 #include "server/daemon/handover.h"
 #include "server/daemon/life.h"
+#include "server/daemon/quota.h"
 #include "server/daemon/sink_make.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -41,12 +43,15 @@
 #define STAY_US	  UINT64_C(5000000)
 #define MAKING_US UINT64_C(60000000)
 
+/* In the place of a device: files. */
+#define FROM_FILES UINT32_MAX
+
 enum arrive_step { ARRIVE_LISTENS, ARRIVE_LOOKS, ARRIVE_GATHERS, ARRIVE_MAKES, ARRIVE_READY };
 
 struct arrival {
 	struct daemon *daemon;
 	struct connection *connection;
-	uint32_t from;
+	uint32_t from; /* a device, or FROM_FILES */
 	enum arrive_step step;
 	struct transfer transfer;
 	struct handover handover; /* the latest bundle */
@@ -59,6 +64,11 @@ struct arrival {
 	struct timer *look;
 	uint64_t until_us, begun_us;
 };
+
+static bool is_from_files(const struct arrival *arrival)
+{
+	return arrival->from == FROM_FILES;
+}
 
 static void enter(struct arrival *arrival, enum arrive_step step, uint64_t limit_us)
 {
@@ -134,7 +144,8 @@ static void end(struct arrival *arrival)
 /* The giver keeps the set. */
 static void fail(struct arrival *arrival, int32_t code, const char *text)
 {
-	log_debug("the sessions from device %u do not come: %s", arrival->from, text);
+	log_debug("the sessions from %s do not come: %s", is_from_files(arrival) ? "files" : "another device",
+		text);
 	if (arrival->transfer.number)
 		transfer_close(arrival->daemon->heritage->transfers, &arrival->transfer);
 	reply(arrival, code, text);
@@ -145,7 +156,7 @@ static void fail(struct arrival *arrival, int32_t code, const char *text)
  * May they come?
  */
 
-/* Return: true if a session of that number is here, or what is left of it */
+/* Return: true if a session of that number is here, or remains of one */
 static bool is_here(const struct arrival *arrival)
 {
 	for (uint32_t i = 0; i < arrival->member_count; i++)
@@ -153,6 +164,13 @@ static bool is_here(const struct arrival *arrival)
 			unpinning_is_of(arrival->daemon, arrival->members[i].number))
 			return true;
 	return false;
+}
+
+/* Return: as admit_refuses(). A program from files is nowhere else */
+static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *text)
+{
+	return admit_refuses(arrival->daemon, &arrival->handover, arrival->members, is_from_files(arrival),
+		ret_code, text);
 }
 
 static void look_for_room(struct arrival *arrival)
@@ -169,7 +187,7 @@ static void look_for_room(struct arrival *arrival)
 				"the other device has a session of this number, or has not closed it yet");
 		return;
 	}
-	why = admit_refuses(arrival->daemon, &arrival->handover, arrival->members, &code, text);
+	why = refuses(arrival, &code, text);
 	if (why) {
 		fail(arrival, code, why);
 		return;
@@ -247,6 +265,16 @@ static bool find_sessions(struct arrival *arrival)
 	return are_whole;
 }
 
+/* warm_start() tells executors without a list of sessions yet. */
+static void tell(struct session *session)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (worker->told && worker->state != WORKER_TERMINATING)
+			warm_tell(worker, session);
+}
+
 static void make(struct arrival *arrival)
 {
 	char text[ADMIT_TEXT];
@@ -254,9 +282,8 @@ static void make(struct arrival *arrival)
 	int32_t code;
 
 	/* Once more: some time has passed. */
-	why = is_here(arrival)
-		      ? "the other device has a session of this number"
-		      : admit_refuses(arrival->daemon, &arrival->handover, arrival->members, &code, text);
+	why = is_here(arrival) ? "the other device has a session of this number"
+			       : refuses(arrival, &code, text);
 	if (why) {
 		fail(arrival, CUDA_ERROR_NOT_READY, why);
 		return;
@@ -270,19 +297,9 @@ static void make(struct arrival *arrival)
 		return;
 	}
 	handover_free(&arrival->handover);
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		tell(arrival->members[i].session);
 	enter(arrival, ARRIVE_MAKES, MAKING_US);
-}
-
-/* warm_start() tells executors that start from now on. */
-static void tell(struct arriving *member, struct worker *executor)
-{
-	struct session *session = member->session;
-	struct worker *worker;
-
-	member->executor = executor;
-	TAILQ_FOREACH (worker, &session->domain->workers, link)
-		if (worker == executor || worker->state == WORKER_WARMING || worker->state == WORKER_WARM)
-			warm_tell(worker, session);
 }
 
 /* Device memory of the set; on the way, all of it counts as away. */
@@ -296,7 +313,7 @@ static uint64_t bytes_of(const struct arrival *arrival)
 	return bytes;
 }
 
-/* True if the memory, once it is back, leaves others what is reserved for them. */
+/* True if the memory, once back, leaves others their reserved memory. */
 static bool is_allowed(const struct arrival *arrival)
 {
 	bool fits = true;
@@ -381,18 +398,17 @@ static const char *trouble(const struct arrival *arrival, char *text)
 	return NULL;
 }
 
-/* Executors that serve by now get the sessions. Return: true once all have made them */
+/* Return: true once all are made by executors that serve */
 static bool are_made(struct arrival *arrival)
 {
 	bool are = true;
 
 	for (uint32_t i = 0; i < arrival->member_count; i++) {
 		struct arriving *member = &arrival->members[i];
-		struct worker *serving = domain_serving(member->session->domain);
 
+		if (!member->executor)
+			member->executor = domain_serving(member->session->domain);
 		are &= member->executor && !member->executor->mirrors;
-		if (!member->executor && serving)
-			tell(member, serving);
 	}
 	return are;
 }
@@ -429,14 +445,17 @@ static void note(const struct arrival *arrival, uint32_t at)
 {
 	const struct session *session = arrival->members[at].session;
 	const struct event_about about = events_about(session);
-	char with[64] = "";
+	char whence[32] = "files", with[64] = "";
+
+	if (!is_from_files(arrival))
+		snprintf(whence, sizeof(whence), "device %u", arrival->from);
 
 	if (at)
 		snprintf(with, sizeof(with), ", with session %llu",
 			(unsigned long long)arrival->members[0].session->number);
 	events_note(arrival->daemon, EVENT_move, LOG_LEVEL_INFO, &about,
-		"session %llu (process %d, %s) has come from device %u%s: %.0f ms after its question",
-		(unsigned long long)session->number, (int)session->pid, session->program, arrival->from, with,
+		"session %llu (process %d, %s) has come from %s%s: %.0f ms after its question",
+		(unsigned long long)session->number, (int)session->pid, session->program, whence, with,
 		(double)(timer_now_us() - arrival->begun_us) / 1000.0);
 }
 
@@ -457,6 +476,7 @@ static void serve_all(struct arrival *arrival)
 		if (arrival->members[i].session->state != SESSION_SERVED)
 			continue;
 		swap_adopt(arrival->members[i].session);
+		arrival->daemon->counters.sessions_restored += is_from_files(arrival);
 		note(arrival, i);
 	}
 }
@@ -471,7 +491,8 @@ static void take(struct arrival *arrival)
 		fail(arrival, CUDA_ERROR_NOT_READY, why);
 		return;
 	}
-	if (!transfer_take(arrival->daemon->heritage->transfers, &arrival->transfer)) {
+	if (!is_from_files(arrival) &&
+		!transfer_take(arrival->daemon->heritage->transfers, &arrival->transfer)) {
 		fail(arrival, CUDA_ERROR_TIMEOUT, "it came too late");
 		return;
 	}
@@ -503,8 +524,24 @@ static void note_members(struct arrival *arrival)
 	arrival->members = calloc(handover->head.member_count, sizeof(*arrival->members));
 	log_bug_on(!arrival->members);
 	arrival->member_count = handover->head.member_count;
+	for (uint32_t i = 0; i < arrival->member_count; i++) {
+		struct arriving *member = &arrival->members[i];
+
+		member->given = handover->members[i].number;
+		member->number =
+			is_from_files(arrival) ? session_take_number(arrival->daemon) : member->given;
+	}
+}
+
+static void renumber(struct arrival *arrival)
+{
+	uint64_t *numbers = calloc(arrival->member_count, sizeof(*numbers));
+
+	log_bug_on(!numbers);
 	for (uint32_t i = 0; i < arrival->member_count; i++)
-		arrival->members[i].number = handover->members[i].number;
+		numbers[i] = arrival->members[i].number;
+	handover_renumber(&arrival->handover, numbers);
+	free(numbers);
 }
 
 /* Return: true if those come who were asked about, of the same user */
@@ -514,7 +551,7 @@ static bool are_members_same(const struct arrival *arrival)
 	bool are = arrival->member_count == handover->head.member_count;
 
 	for (uint32_t i = 0; are && i < arrival->member_count; i++)
-		are = arrival->members[i].number == handover->members[i].number;
+		are = arrival->members[i].given == handover->members[i].number;
 	return are;
 }
 
@@ -528,7 +565,9 @@ static bool read_bundle(struct arrival *arrival, struct packet *packet)
 	r = file ? handover_read(file->fd, &arrival->handover) : -1;
 	shared_fd_unref(file);
 	if (r)
-		fail(arrival, CUDA_ERROR_INVALID_VALUE, "its records cannot be read there");
+		fail(arrival, CUDA_ERROR_INVALID_VALUE,
+			r == -ESTALE ? "another build of the service has written its records"
+				     : "its records cannot be read there");
 	return !r;
 }
 
@@ -538,9 +577,11 @@ static void begin_gathering(struct arrival *arrival, const struct wire_handover 
 		.from = arrival->from, .to = arrival->daemon->heritage->number, .number = what->transfer};
 	arrival->keys = calloc((size_t)arrival->handover.head.files + 1, sizeof(*arrival->keys));
 	arrival->step = ARRIVE_GATHERS;
-	if (!arrival->keys || what->files != arrival->handover.head.files || !what->transfer ||
-		!are_members_same(arrival))
+	if (!arrival->keys || what->files != arrival->handover.head.files ||
+		!what->transfer != is_from_files(arrival) || !are_members_same(arrival))
 		fail(arrival, CUDA_ERROR_INVALID_VALUE, "its descriptors cannot be taken there");
+	else
+		renumber(arrival);
 }
 
 static void gather(struct arrival *arrival, struct packet *packet)
@@ -570,6 +611,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 	if (step == HANDOVER_ASK && arrival->step == ARRIVE_LISTENS) {
 		if (read_bundle(arrival, packet)) {
 			note_members(arrival);
+			renumber(arrival);
 			enter(arrival, ARRIVE_LOOKS, STAY_US);
 			look_for_room(arrival);
 		}
@@ -590,10 +632,13 @@ static void on_closed(void *context, const char *reason)
 	fail(context, CUDA_ERROR_NOT_READY, reason);
 }
 
-static bool is_ours(const struct daemon *daemon, const struct wire_handover *what)
+/* Return: true if the giver may be one */
+static bool is_ours(const struct daemon *daemon, uid_t uid, const struct wire_handover *what)
 {
 	const struct transfers *transfers = daemon->heritage->transfers;
 
+	if (what->step == HANDOVER_RESTORE)
+		return quota_is_operator(uid);
 	return transfers && what->step == HANDOVER_HELLO && what->key[0] == transfers->key[0] &&
 	       what->key[1] == transfers->key[1] && what->device < daemon_devices(daemon) &&
 	       what->device != daemon->heritage->number;
@@ -614,19 +659,21 @@ static struct arrival *arrival_new(struct daemon *daemon, struct connection *con
 	return arrival;
 }
 
-void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message)
+void arrive_begin(
+	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
 {
 	const struct wire_handover *what = &message->handover;
+	const uint32_t from = what->step == HANDOVER_RESTORE ? FROM_FILES : what->device;
 	const struct wire_handover later = {.step = HANDOVER_REPLY,
 		.code = CUDA_ERROR_NOT_READY,
 		.text = "another program is just coming to the other device; try again"};
 
-	if (!is_ours(daemon, what)) {
+	if (!is_ours(daemon, uid, what)) {
 		connection_shutdown(connection);
 		return;
 	}
 	/* The same giver begins anew. */
-	if (daemon->arrival && daemon->arrival->from == what->device)
+	if (daemon->arrival && daemon->arrival->from == from && from != FROM_FILES)
 		fail(daemon->arrival, CUDA_ERROR_NOT_READY, "its giver has begun anew");
 	if (daemon->arrival) {
 		handover_say(connection, &later, NULL);
@@ -634,7 +681,7 @@ void arrive_begin(struct daemon *daemon, struct connection *connection, const st
 		return;
 	}
 	connection_trust(connection);
-	daemon->arrival = arrival_new(daemon, connection, what->device);
+	daemon->arrival = arrival_new(daemon, connection, from);
 	connection_set_owner(connection, on_message, on_closed, daemon->arrival);
 	reply(daemon->arrival, CUDA_SUCCESS, "");
 }

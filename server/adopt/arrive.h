@@ -14,6 +14,9 @@
 //            active executor reports the free memory
 //   READY    waits for TAKE. A loss of an active executor drops the sessions
 //
+// Sessions from files (daemon/handover.h) come the same way. Their giver is a tool of an operator,
+// and they get numbers of this daemon.
+//
 // A failure in any step drops all of them here, and the giver keeps all. One set comes at a time.
 //
 // Daemon, loop thread only.
@@ -21,15 +24,19 @@
 #ifndef FRMPS_SERVER_ADOPT_ARRIVE_H
 #define FRMPS_SERVER_ADOPT_ARRIVE_H
 
+#include <sys/types.h>
+
 struct connection;
 struct daemon;
 struct wire_message;
 
 /**
- * Takes over a connection, and checks that the peer is a daemon of the service.
- * @message: HELLO, the first message
+ * Takes over a connection, and checks that the peer is a daemon of the service, or an operator.
+ * @uid: the peer's user
+ * @message: the first one: HELLO, or RESTORE of an operator
  */
-void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message);
+void arrive_begin(
+	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
 /** The daemon ends: drops arriving sessions. */
 void arrive_deinit(struct daemon *daemon);
 

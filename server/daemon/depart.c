@@ -37,19 +37,32 @@
 #define ANSWER_US   UINT64_C(15000000)
 #define PATIENCE_US UINT64_C(10000000)
 #define MAKING_US   UINT64_C(90000000)
+/* Of the operator's tool: that saves the process, too, and programs wait meanwhile. */
+#define SAVING_US UINT64_C(600000000)
 /* Time limit of the session's own work, which has ended before. */
 #define LET_GO_MS  5000u
 #define TEXT_BYTES 400u
 
+/* In the place of a device: the operator's tool, which saves the set. */
+#define TO_FILES UINT32_MAX
+
 #define SILENT "the other device's daemon does not answer"
 #define ENDS   "it ends, or a program that shares its device memory does"
 
-enum depart_step { DEPART_GREETS, DEPART_ASKS, DEPART_LEAVES, DEPART_GIVES, DEPART_LETS_GO, DEPART_HANDS };
+enum depart_step {
+	DEPART_GREETS,
+	DEPART_ASKS,
+	DEPART_LEAVES,
+	DEPART_GIVES,
+	DEPART_SAVED,
+	DEPART_LETS_GO,
+	DEPART_HANDS
+};
 
 struct departure {
 	struct daemon *daemon;
 	struct swap_group members; /* the first is the one that was to go */
-	uint32_t to;
+	uint32_t to;		   /* a device, or TO_FILES */
 	enum depart_step step;
 	struct connection *connection; /* to the receiver's daemon */
 	struct timer *look;
@@ -75,6 +88,17 @@ static void fail(struct departure *departure, const char *text)
 	timer_start(departure->look, 0);
 }
 
+static bool is_to_files(const struct departure *departure)
+{
+	return departure->to == TO_FILES;
+}
+
+/* Why nothing more comes from the other end. */
+static const char *silence(const struct departure *departure)
+{
+	return is_to_files(departure) ? "the tool that saves it has gone" : SILENT;
+}
+
 static struct session *first_of(const struct departure *departure)
 {
 	return departure->members.at[0];
@@ -85,8 +109,11 @@ static bool is_over(const struct session *session)
 	return session->state == SESSION_CLOSING;
 }
 
+/* A saved program that ends while the tool stores the files is saved all the same. */
 static bool has_ended(const struct departure *departure)
 {
+	if (is_to_files(departure) && departure->step != DEPART_LEAVES)
+		return false;
 	for (uint32_t i = 0; i < departure->members.count; i++)
 		if (is_over(departure->members.at[i]))
 			return true;
@@ -96,6 +123,13 @@ static bool has_ended(const struct departure *departure)
 /*
  * The end
  */
+
+static void answer_tool(struct connection *connection, int32_t code, const char *text)
+{
+	const struct wire_handover what = {.step = HANDOVER_REPLY, .code = code, .text = text};
+
+	handover_say(connection, &what, NULL);
+}
 
 static void finish(struct departure *departure, int32_t code, const char *text)
 {
@@ -108,6 +142,8 @@ static void finish(struct departure *departure, int32_t code, const char *text)
 	departure->daemon->departure = NULL;
 	/* Imports that waited find their memory here again, or ask the other device. */
 	due_daemon(departure->daemon, DAEMON_DUE_MEMORY);
+	if (is_to_files(departure))
+		answer_tool(departure->connection, code, text);
 	connection_shutdown(departure->connection);
 	timer_free(departure->look);
 	if (departure->done)
@@ -156,15 +192,32 @@ static void note(const struct departure *departure, uint32_t i, enum log_level l
 		details);
 }
 
+static void note_end(const struct departure *departure, uint32_t i, const char *what)
+{
+	char details[64];
+
+	snprintf(details, sizeof(details), "%llu MiB of device memory, %.0f ms",
+		(unsigned long long)(departure->members.at[i]->holdings.memory_bytes >> 20),
+		(double)(timer_now_us() - departure->begun_us) / 1000.0);
+	note(departure, i, LOG_LEVEL_INFO, what, details);
+}
+
 /* Executors serve it again. */
 static void stay_here(struct departure *departure, uint32_t i)
 {
 	struct session *session = departure->members.at[i];
 
 	session->transfer = (struct transfer){0};
+	if (!*departure->failure) {
+		/* Also one whose process was ended with that. */
+		note_end(departure, i, "has been saved");
+		departure->daemon->counters.sessions_saved++;
+	}
 	if (is_over(session))
 		return;
-	note(departure, i, LOG_LEVEL_WARNING, "stays on this device", departure->failure);
+	if (*departure->failure)
+		note(departure, i, LOG_LEVEL_WARNING,
+			is_to_files(departure) ? "is not saved" : "stays on this device", departure->failure);
 	session->departure = NULL;
 	session_changed(session);
 }
@@ -191,21 +244,18 @@ static void stay(struct departure *departure)
 		session_read_next(session);
 		due_session(session, SESSION_DUE_GO_ON);
 	}
-	finish(departure, CUDA_ERROR_NOT_READY, text);
+	finish(departure, *text ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS, text);
 }
 
 static void leave(struct departure *departure)
 {
 	const struct swap_group *members = &departure->members;
 	struct daemon *daemon = departure->daemon;
-	char what[64], details[64];
+	char what[64];
 
 	snprintf(what, sizeof(what), "goes on on device %u", departure->to);
 	for (uint32_t i = 0; i < members->count; i++) {
-		snprintf(details, sizeof(details), "%llu MiB of device memory, %.0f ms",
-			(unsigned long long)(members->at[i]->holdings.memory_bytes >> 20),
-			(double)(timer_now_us() - departure->begun_us) / 1000.0);
-		note(departure, i, LOG_LEVEL_INFO, what, details);
+		note_end(departure, i, what);
 		daemon->counters.sessions_migrated++;
 	}
 	/* Before the first of them ends here: the others do not go on without it. */
@@ -235,13 +285,15 @@ static void settle(struct departure *departure)
 static int say(struct departure *departure, enum handover_step step, uint32_t files, struct shared_fd *fd)
 {
 	const struct daemon *daemon = departure->daemon;
+	/* A service with one device has no table. */
 	const struct transfers *transfers = daemon->heritage->transfers;
-	const struct wire_handover what = {.step = step,
+	struct wire_handover what = {.step = step,
 		.device = daemon->heritage->number,
 		.transfer = first_of(departure)->transfer.number,
-		.key = {transfers->key[0], transfers->key[1]},
 		.files = files};
 
+	if (!is_to_files(departure))
+		memcpy(what.key, transfers->key, sizeof(what.key));
 	return handover_say(departure->connection, &what, fd);
 }
 
@@ -281,7 +333,7 @@ static bool send_bundle(struct departure *departure, enum handover_step step, bo
 	shared_fd_unref(bundle);
 	handover_drop_files(&files);
 	if (r)
-		fail(departure, SILENT);
+		fail(departure, silence(departure));
 	return !r;
 }
 
@@ -316,25 +368,32 @@ static void send_away(struct departure *departure)
 	departure->until_us = UINT64_MAX;
 }
 
+static void open_transfer(struct departure *departure)
+{
+	const struct daemon *daemon = departure->daemon;
+	const struct transfer transfer =
+		transfer_open(daemon->heritage->transfers, daemon->heritage->number, departure->to);
+
+	for (uint32_t i = 0; i < departure->members.count; i++) {
+		departure->members.at[i]->transfer = transfer;
+		session_changed(departure->members.at[i]);
+	}
+}
+
 static void give(struct departure *departure)
 {
 	struct swap_group *members = &departure->members;
 	/* Once more: a kernel may have left values in the context meanwhile. */
 	const char *obstacle = obstacle_of_set(members);
-	struct transfer transfer;
 
 	if (obstacle) {
 		fail(departure, obstacle);
 		return;
 	}
-	transfer = transfer_open(
-		departure->daemon->heritage->transfers, departure->daemon->heritage->number, departure->to);
-	for (uint32_t i = 0; i < members->count; i++) {
-		members->at[i]->transfer = transfer;
-		session_changed(members->at[i]);
-	}
+	if (!is_to_files(departure))
+		open_transfer(departure);
 	if (send_bundle(departure, HANDOVER_GIVE, true))
-		enter(departure, DEPART_GIVES, MAKING_US);
+		enter(departure, DEPART_GIVES, is_to_files(departure) ? SAVING_US : MAKING_US);
 }
 
 static void look_leaving(struct departure *departure)
@@ -460,14 +519,18 @@ static void take_reply(struct departure *departure, const struct wire_handover *
 		begin_leaving(departure);
 		break;
 	case DEPART_GIVES:
-		let_go(departure);
+		if (is_to_files(departure))
+			enter(departure, DEPART_SAVED, 0);
+		else
+			let_go(departure);
 		break;
 	case DEPART_HANDS:
 		fail(departure, "it was not taken");
 		break;
 	case DEPART_LEAVES:
+	case DEPART_SAVED:
 	case DEPART_LETS_GO:
-		fail(departure, "the other device's daemon says what was not asked");
+		fail(departure, "the other end says what was not asked");
 		break;
 	}
 }
@@ -478,26 +541,28 @@ static void on_message(void *context, const struct wire_message *message, struct
 	if (message->type == WIRE_HANDOVER && message->handover.step == HANDOVER_REPLY)
 		take_reply(context, &message->handover);
 	else
-		fail(context, SILENT);
+		fail(context, silence(context));
 }
 
 static void on_closed(void *context, const char *reason)
 {
 	(void)reason;
-	fail(context, SILENT);
+	fail(context, silence(context));
 }
 
 static void on_look(void *context)
 {
 	struct departure *departure = context;
 
+	const bool is_saved = departure->step == DEPART_SAVED;
+
 	if (has_ended(departure))
 		fail(departure, ENDS);
 	if (!*departure->failure && departure->step == DEPART_LEAVES)
 		look_leaving(departure);
-	if (!*departure->failure && timer_now_us() >= departure->until_us)
-		fail(departure, SILENT);
-	if (*departure->failure && !is_letting_go(departure))
+	if (!is_saved && !*departure->failure && timer_now_us() >= departure->until_us)
+		fail(departure, silence(departure));
+	if ((is_saved || *departure->failure) && !is_letting_go(departure))
 		settle(departure);
 	else
 		timer_start(departure->look, LOOK_MS);
@@ -536,27 +601,67 @@ static struct departure *departure_new(struct daemon *daemon, const struct swap_
 	return departure;
 }
 
-void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context)
+/* @ret_text: NULL, or why the set cannot go. Return: NULL then */
+static struct departure *begin(struct session *session, uint32_t to, const char **ret_text)
 {
 	struct daemon *daemon = session->daemon;
 	struct swap_group members = {0};
-	const char *text = daemon->departure ? "another program is on its way to another device; try again"
-					     : swap_find_group(session, &members);
-	struct departure *departure;
+	const char *text =
+		daemon->departure
+			? "another program is on its way to another device, or being saved; try again"
+			: swap_find_group(session, &members);
 
 	text = text ? text : obstacle_by_order(&members);
-	text = text ? text : obstacle_of_set(&members);
-	if (text) {
-		swap_free_group(&members);
+	*ret_text = text ? text : obstacle_of_set(&members);
+	if (!*ret_text)
+		return departure_new(daemon, &members, to);
+	swap_free_group(&members);
+	return NULL;
+}
+
+void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context)
+{
+	const char *text;
+	struct departure *departure = begin(session, to, &text);
+
+	if (!departure) {
 		done(context, CUDA_ERROR_NOT_SUPPORTED, text);
 		return;
 	}
-	departure = departure_new(daemon, &members, to);
 	departure->done = done;
 	departure->context = context;
 	enter(departure, DEPART_GREETS, ANSWER_US);
 	if (!connect_to(departure) || say(departure, HANDOVER_HELLO, 0, NULL))
 		fail(departure, SILENT);
+}
+
+/* Return: NULL, or why there is no departure */
+static const char *begin_saving(struct daemon *daemon, struct connection *connection, uint64_t number)
+{
+	struct session *session = daemon_find_session(daemon, number);
+	struct departure *departure;
+	const char *text;
+
+	if (!session || is_over(session))
+		return "there is no such session";
+	departure = begin(session, TO_FILES, &text);
+	if (!departure)
+		return text;
+	departure->connection = connection;
+	connection_trust(connection);
+	connection_set_owner(connection, on_message, on_closed, departure);
+	begin_leaving(departure);
+	return NULL;
+}
+
+void depart_save(struct daemon *daemon, struct connection *connection, uint64_t number)
+{
+	const char *text = begin_saving(daemon, connection, number);
+
+	if (!text)
+		return;
+	answer_tool(connection, CUDA_ERROR_NOT_SUPPORTED, text);
+	connection_shutdown(connection);
 }
 
 void depart_forget(struct daemon *daemon, const void *context)

@@ -20,6 +20,13 @@
 //   HANDS    the receiver may take the set at any moment (transfer_take()). The shared table says
 //            which daemon owns all of it, even if the other one has died
 //
+// An operator's tool that saves programs in files (tools/save.h) is a receiver that never takes the
+// set. It asks for a set, and gets the bundle and the descriptors of GIVE. The members wait, with
+// their memory in files, until the tool answers or is gone; then all of them go on here:
+//
+//    depart_save()      memory away         answer
+//   ───────────► LEAVES ─────────► GIVES ─────────► SAVED ──► all members stay
+//
 // One set at a time leaves a device. A member that ends is an obstacle for the others. After a
 // death of the daemon, session_adopt() closes the transfer that the members' records name, unless
 // the receiver was faster. In LETS_GO the loss of an executor is an obstacle; before, the next
@@ -32,6 +39,7 @@
 
 #include <stdint.h>
 
+struct connection;
 struct daemon;
 struct domain;
 struct session;
@@ -47,6 +55,12 @@ typedef void depart_done_fn(void *context, int32_t code, const char *text);
 /** Begins, with the session and all that share device memory with it. @to: another device of the
  * service. `done` is called within, or later. */
 void depart_begin(struct session *session, uint32_t to, depart_done_fn *done, void *context);
+/**
+ * Begins to save a session and all that share device memory with it.
+ * @connection: of a tool of an operator; taken over. The tool gets GIVE and FILES, and in the end a
+ * REPLY; on failure the REPLY alone
+ */
+void depart_save(struct daemon *daemon, struct connection *connection, uint64_t session);
 /** The caller no longer waits; the departure goes on. */
 void depart_forget(struct daemon *daemon, const void *context);
 /** The daemon ends, and with the daemon a departure. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/build.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -230,8 +231,9 @@ static void write_holdings(struct writer *writer, const struct swap_group *sessi
 
 static void write_all(struct writer *writer, const struct swap_group *sessions)
 {
-	struct handover_head head = {
-		.capability = daemon_capability(sessions->at[0]->daemon), .member_count = sessions->count};
+	struct handover_head head = {.capability = daemon_capability(sessions->at[0]->daemon),
+		.member_count = sessions->count,
+		.build = build_hash()};
 
 	for (uint32_t i = 0; i < sessions->count; i++)
 		head.record_count += sessions->at[i]->holdings.count;
@@ -352,12 +354,13 @@ static size_t find_members(struct handover *handover, size_t size)
 	return bytes;
 }
 
-static bool is_member(const struct handover *handover, uint64_t number, uint32_t count)
+uint32_t handover_find_member(const struct handover *handover, uint64_t number)
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (handover->members[i].number == number)
-			return true;
-	return false;
+	uint32_t at = 0;
+
+	while (at < handover->head.member_count && handover->members[at].number != number)
+		at++;
+	return at;
 }
 
 /* Sessions share with those of the same user alone. */
@@ -370,7 +373,8 @@ static bool are_members_sound(const struct handover *handover)
 		uid_t head_uid;
 
 		memcpy(&head_uid, member->session.head + offsetof(struct session, uid), sizeof(head_uid));
-		if (!member->number || is_member(handover, member->number, i) ||
+		/* Numbers are unique. */
+		if (!member->number || handover_find_member(handover, member->number) != i ||
 			member->identity.uid != uid || head_uid != uid ||
 			member->identity.group_count > IDENTITY_GROUPS_MAX)
 			return false;
@@ -395,7 +399,8 @@ static bool find_records(struct handover *handover, size_t at, size_t size)
 		*record = (struct handover_record){
 			(struct kept_holding *)(void *)(handover->bytes + at), length};
 		at += length + (-length & 7);
-		if (at > size || !is_member(handover, record->kept->session, handover->head.member_count))
+		if (at > size ||
+			handover_find_member(handover, record->kept->session) == handover->head.member_count)
 			return false;
 	}
 	return at == size;
@@ -410,6 +415,8 @@ int handover_read(int fd, struct handover *handover)
 	r = read_bytes(fd, handover, &size);
 	if (r)
 		return r;
+	if (handover->head.build != build_hash())
+		return -ESTALE;
 	at = find_members(handover, size);
 	if (!at || !are_members_sound(handover) ||
 		handover->head.record_count > size / sizeof(struct kept_holding))
@@ -440,4 +447,15 @@ void handover_translate(struct handover *handover, const uint32_t *keys)
 		for_session(&handover->members[i].session, translate, (void *)(uintptr_t)keys);
 	for (uint64_t i = 0; i < handover->head.record_count; i++)
 		for_holding(handover->records[i].kept, translate, (void *)(uintptr_t)keys);
+}
+
+void handover_renumber(struct handover *handover, const uint64_t *numbers)
+{
+	for (uint64_t i = 0; i < handover->head.record_count; i++) {
+		struct kept_holding *kept = handover->records[i].kept;
+
+		kept->session = numbers[handover_find_member(handover, kept->session)];
+	}
+	for (uint32_t i = 0; i < handover->head.member_count; i++)
+		handover->members[i].number = numbers[i];
 }

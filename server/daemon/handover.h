@@ -18,6 +18,12 @@
 // the set. A lost REPLY to TAKE is harmless: both daemons read the outcome in the shared table
 // (transfer.h). The transfer of a set is one word there: all members arrive, or none.
 //
+// Tools of an operator, root or the service's own user, do the same with files (tools/save.h,
+// tools/restore.h). A tool that saves begins with SAVE, whose message has a session's number, gets
+// GIVE and FILES, and answers once all is in files. A tool that restores begins with RESTORE and
+// then is the giver, without a word in the shared table: the receiver owns the set from TAKE on.
+// The sessions get new numbers.
+//
 // A bundle is a file with the records of the sessions and of all that they hold
 // (session/records.h), in this order:
 //
@@ -46,6 +52,8 @@ struct shared_fd;
 enum handover_step {
 	HANDOVER_NOTHING,
 	HANDOVER_HELLO,
+	HANDOVER_SAVE,
+	HANDOVER_RESTORE,
 	HANDOVER_ASK,
 	HANDOVER_GIVE,
 	HANDOVER_FILES,
@@ -63,6 +71,7 @@ struct handover_head {
 	uint32_t member_count;
 	uint32_t reserved;
 	uint64_t record_count; /* of holdings */
+	uint64_t build;	       /* of the writer (build.h): records are this build's alone */
 };
 
 /* A session in a bundle. The first is the one that was to go. */
@@ -108,7 +117,7 @@ void handover_drop_files(struct handover_files *files);
 /**
  * Reads a bundle, and checks its form: lengths, counts, numbers of sessions and descriptors.
  * @ret_handover: for handover_free(), on failure too
- * Return: 0, -EINVAL or -errno
+ * Return: 0; -ESTALE: another build of the daemon wrote it; -EINVAL or -errno
  */
 int handover_read(int fd, struct handover *ret_handover);
 void handover_free(struct handover *handover);
@@ -118,6 +127,11 @@ void handover_free(struct handover *handover);
  * @keys: of descriptor i at [i]; keys[0] is 0
  */
 void handover_translate(struct handover *handover, const uint32_t *keys);
+
+/** Return: place of the member with that number; head.member_count: there is none */
+uint32_t handover_find_member(const struct handover *handover, uint64_t number);
+/** Gives the members other numbers. @numbers: of each member, in the order of the bundle */
+void handover_renumber(struct handover *handover, const uint64_t *numbers);
 
 /** Sends a message. @fd: NULL: none. Return: as connection_send() */
 int handover_say(struct connection *connection, const struct wire_handover *what, struct shared_fd *fd);

@@ -18,6 +18,9 @@ struct worker;
 /* Outcome of session_new(): the program was refused; the connection is still the caller's. */
 #define SESSION_E_REFUSED 1
 
+/** The number of a session to be made. */
+uint64_t session_take_number(struct daemon *daemon);
+
 /**
  * Makes a session for a checked Hello and asks for it to be opened.
  * @connection: taken over on success

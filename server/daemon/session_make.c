@@ -196,7 +196,7 @@ static void take_hello(struct session *session, const struct wire_hello *hello)
 }
 
 /* No two devices of the service give out the same number. */
-static uint64_t take_number(struct daemon *daemon)
+uint64_t session_take_number(struct daemon *daemon)
 {
 	uint64_t latest = daemon->next_session;
 
@@ -208,7 +208,7 @@ static uint64_t take_number(struct daemon *daemon)
 int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text)
 {
-	struct session *session = allocate(domain, peer, take_number(domain->daemon));
+	struct session *session = allocate(domain, peer, session_take_number(domain->daemon));
 	int r;
 
 	if (!session) {

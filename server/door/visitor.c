@@ -21,7 +21,9 @@
 #include "server/control/caller.h"
 #include "server/session/domain.h"
 #include "server/door/guests.h"
+#include "server/daemon/depart.h"
 #include "server/daemon/device_drain.h"
+#include "server/daemon/handover.h"
 #include "server/daemon/handshake.h"
 #include "server/daemon/lending.h"
 #include "server/session/events.h"
@@ -254,6 +256,16 @@ bool visitor_hurry(struct daemon *daemon, uid_t owner)
 	return false;
 }
 
+static void hand_over(struct visitor *visitor, const struct wire_message *message)
+{
+	if (message->handover.step != HANDOVER_SAVE)
+		visitor->daemon->arrive(visitor->daemon, visitor->connection, visitor->peer.uid, message);
+	else if (quota_is_operator(visitor->peer.uid))
+		depart_save(visitor->daemon, visitor->connection, message->session);
+	else
+		connection_shutdown(visitor->connection);
+}
+
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct visitor *visitor = context;
@@ -269,7 +281,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		lending_lend(visitor->daemon, visitor->connection, visitor->peer.uid, message);
 		visitor_free(visitor);
 	} else if (message->type == WIRE_HANDOVER) {
-		visitor->daemon->arrive(visitor->daemon, visitor->connection, message);
+		hand_over(visitor, message);
 		visitor->connection = NULL;
 		visitor_free(visitor);
 	} else {

@@ -35,6 +35,8 @@ static int check_arguments(const struct manual *manual, const struct manual_row 
 		return manual_wrong(manual, "%s has no --follow", row->name);
 	if (call->now && !strstr(row->argument, "--now"))
 		return manual_wrong(manual, "%s has no --now", row->name);
+	if (call->end && !strstr(row->argument, "--end"))
+		return manual_wrong(manual, "%s has no --end", row->name);
 	return 0;
 }
 

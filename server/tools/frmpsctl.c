@@ -24,6 +24,8 @@
 #include "server/tools/field.h"
 #include "server/tools/manual.h"
 #include "server/tools/mps.h"
+#include "server/tools/restore.h"
+#include "server/tools/save.h"
 #include "server/tools/shim.h"
 #include "server/tools/top.h"
 #include "server/version.h"
@@ -37,7 +39,7 @@
 #define RELOAD_SECONDS 60
 
 struct options {
-	bool json, follow, now, help;
+	bool json, follow, now, end, help;
 	const char *socket, *device;
 };
 
@@ -573,6 +575,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 'n':
 			options->now = true;
 			break;
+		case 'e':
+			options->end = true;
+			break;
 		case 's':
 			options->socket = optarg;
 			break;
@@ -637,6 +642,7 @@ static int run(int count, char **arguments, const struct options *before)
 	call.json = options.json;
 	call.follow = options.follow;
 	call.now = options.now;
+	call.end = options.end;
 	call.device = options.device;
 	if (!count && !before && !isatty(STDIN_FILENO)) {
 		options.socket = path;

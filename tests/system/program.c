@@ -144,8 +144,13 @@ bool ordered(int orders, bool wait)
 {
 	struct pollfd p = {.fd = orders, .events = POLLIN};
 	char byte;
+	int r;
 
-	if (poll(&p, 1, wait ? -1 : 0) <= 0)
+	/* A process that CRIU has restored comes out of the call. */
+	do {
+		r = poll(&p, 1, wait ? -1 : 0);
+	} while (r < 0 && errno == EINTR);
+	if (r <= 0)
 		return false;
 	/* The end of the pipe counts as well, so that nobody outlives a failed test. */
 	return read(orders, &byte, 1) >= 0;

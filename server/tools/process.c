@@ -1,0 +1,317 @@
+// See process.h.
+
+#include "server/tools/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* A step of /proc/PID/stat from child to parent; more is no chain of this machine. */
+#define ANCESTORS_MOST 1000u
+
+struct line {
+	uint64_t start, end, inode;
+	unsigned major, minor;
+	bool is_shared;
+};
+
+/* @text: a line of /proc/PID/maps. Return: false if it cannot be read */
+static bool read_line(const char *text, struct line *line)
+{
+	char flags[5];
+
+	if (sscanf(text, "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64, &line->start, &line->end, flags,
+		    &line->major, &line->minor, &line->inode) != 6)
+		return false;
+	line->is_shared = flags[3] == 's';
+	return true;
+}
+
+static FILE *open_maps(pid_t pid)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	return fopen(path, "re");
+}
+
+uint64_t process_find_mapping(pid_t pid, const struct stat *file)
+{
+	FILE *maps = open_maps(pid);
+	uint64_t address = 0;
+	size_t room = 0;
+	char *text = NULL;
+	struct line line;
+
+	while (maps && !address && getline(&text, &room, maps) > 0)
+		if (read_line(text, &line) && line.is_shared && line.inode == file->st_ino &&
+			line.major == major(file->st_dev) && line.minor == minor(file->st_dev))
+			address = line.start;
+	free(text);
+	if (maps)
+		fclose(maps);
+	return address;
+}
+
+int process_open_mapping(pid_t pid, uint64_t address)
+{
+	FILE *maps = open_maps(pid);
+	int fd = -1, r = -ENOENT;
+	size_t room = 0;
+	char *text = NULL, path[100];
+	struct line line;
+
+	if (!maps)
+		return -errno;
+	while (r == -ENOENT && getline(&text, &room, maps) > 0) {
+		if (!read_line(text, &line) || address < line.start || address >= line.end)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, line.start,
+			line.end);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		r = fd < 0 ? -errno : 0;
+	}
+	free(text);
+	fclose(maps);
+	return r ? r : fd;
+}
+
+/*
+ * Descriptors
+ */
+
+/* A line of a descriptor's description. Return: false if there is none */
+static bool describe(pid_t pid, int number, const char *name, long long *ret_value)
+{
+	char path[64], *text = NULL;
+	const size_t length = strlen(name);
+	size_t room = 0;
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, number);
+	file = fopen(path, "re");
+	while (file && !found && getline(&text, &room, file) > 0)
+		if (!strncmp(text, name, length)) {
+			*ret_value = strtoll(text + length, NULL, 0);
+			found = true;
+		}
+	free(text);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+typedef bool is_it_fn(pid_t pid, int number, const void *context);
+
+/* Return: number of the first descriptor that it is, or -1 */
+static int find_descriptor(pid_t pid, is_it_fn *is_it, const void *context)
+{
+	const struct dirent *entry;
+	int found = -1;
+	char path[40];
+	DIR *folder;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	folder = opendir(path);
+	while (folder && found < 0 && (entry = readdir(folder))) {
+		const int number = atoi(entry->d_name);
+
+		if (*entry->d_name != '.' && is_it(pid, number, context))
+			found = number;
+	}
+	if (folder)
+		closedir(folder);
+	return found;
+}
+
+static bool is_event(pid_t pid, int number, const void *context)
+{
+	long long id;
+
+	return describe(pid, number, "eventfd-id:", &id) && id == *(const long long *)context;
+}
+
+int process_find_event(pid_t pid, int event)
+{
+	long long id;
+
+	return describe(getpid(), event, "eventfd-id:", &id) ? find_descriptor(pid, is_event, &id) : -1;
+}
+
+static bool is_socket(pid_t pid, int number, const void *context)
+{
+	char path[64], text[64] = "", wanted[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
+	snprintf(wanted, sizeof(wanted), "socket:[%" PRIu64 "]", *(const uint64_t *)context);
+	return readlink(path, text, sizeof(text) - 1) > 0 && !strcmp(text, wanted);
+}
+
+int process_find_socket(pid_t pid, uint64_t inode)
+{
+	return find_descriptor(pid, is_socket, &inode);
+}
+
+int process_open(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+pid_t process_of(int pidfd)
+{
+	long long pid;
+
+	return describe(getpid(), pidfd, "Pid:", &pid) && pid > 0 ? (pid_t)pid : 0;
+}
+
+int process_take(pid_t pid, int number)
+{
+	int pidfd = process_open(pid), fd;
+
+	if (pidfd < 0)
+		return pidfd;
+	fd = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+	fd = fd < 0 ? -errno : fd;
+	close(pidfd);
+	return fd;
+}
+
+/*
+ * The other end of a socket
+ */
+
+/* Return: false if the kernel does not say it */
+static bool ask_about(int netlink, uint64_t inode)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req body;
+	} question = {.head = {.nlmsg_len = sizeof(question),
+			      .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			      .nlmsg_flags = NLM_F_REQUEST},
+		.body = {.sdiag_family = AF_UNIX,
+			.udiag_states = ~0u,
+			.udiag_ino = (uint32_t)inode,
+			.udiag_show = UDIAG_SHOW_PEER,
+			/* Any. */
+			.udiag_cookie = {~0u, ~0u}}};
+
+	return send(netlink, &question, sizeof(question), 0) == (ssize_t)sizeof(question);
+}
+
+static uint64_t peer_in(const uint8_t *answer, size_t bytes)
+{
+	const struct nlmsghdr *head = (const void *)answer;
+	size_t at = NLMSG_LENGTH(sizeof(struct unix_diag_msg));
+	uint32_t inode;
+
+	if (bytes < at || head->nlmsg_type != SOCK_DIAG_BY_FAMILY || head->nlmsg_len > bytes)
+		return 0;
+	while (at + sizeof(struct nlattr) <= head->nlmsg_len) {
+		const struct nlattr *field = (const void *)(answer + at);
+
+		if (field->nla_len < sizeof(*field) || field->nla_len > head->nlmsg_len - at)
+			return 0;
+		if (field->nla_type == UNIX_DIAG_PEER && field->nla_len >= sizeof(*field) + sizeof(inode)) {
+			memcpy(&inode, field + 1, sizeof(inode));
+			return inode;
+		}
+		at += NLA_ALIGN(field->nla_len);
+	}
+	return 0;
+}
+
+uint64_t process_peer(int socket_fd)
+{
+	_Alignas(8) uint8_t answer[512];
+	struct stat status;
+	uint64_t inode = 0;
+	ssize_t got;
+	int netlink;
+
+	if (fstat(socket_fd, &status) < 0 || !S_ISSOCK(status.st_mode))
+		return 0;
+	netlink = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (netlink < 0)
+		return 0;
+	if (ask_about(netlink, status.st_ino)) {
+		got = recv(netlink, answer, sizeof(answer), 0);
+		inode = got > 0 ? peer_in(answer, (size_t)got) : 0;
+	}
+	close(netlink);
+	return inode;
+}
+
+/*
+ * Descendants
+ */
+
+/* Return: 0: there is none */
+static pid_t parent_of(pid_t pid)
+{
+	char path[40], text[512] = "";
+	const char *behind;
+	int parent = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	/* A program's name may have blanks and brackets. */
+	behind = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
+	if (!behind || sscanf(behind + 1, " %*c %d", &parent) != 1)
+		parent = 0;
+	fclose(file);
+	return parent;
+}
+
+bool process_is_within(pid_t pid, pid_t root)
+{
+	for (unsigned i = 0; pid && pid != root && i < ANCESTORS_MOST; i++)
+		pid = parent_of(pid);
+	return pid == root;
+}
+
+/* All of them are known before the first gets the signal, after which its children may be another
+ * one's. */
+void process_signal_tree(pid_t root, int number)
+{
+	DIR *folder = opendir("/proc");
+	const struct dirent *entry;
+	pid_t *pids = NULL, *larger;
+	size_t count = 0;
+
+	while (folder && (entry = readdir(folder))) {
+		const pid_t pid = (pid_t)atoi(entry->d_name);
+
+		if (pid <= 0 || pid == root || !process_is_within(pid, root))
+			continue;
+		larger = reallocarray(pids, count + 1, sizeof(*pids));
+		if (!larger)
+			break;
+		pids = larger;
+		pids[count++] = pid;
+	}
+	if (folder)
+		closedir(folder);
+	kill(root, number);
+	for (size_t i = 0; i < count; i++)
+		kill(pids[i], number);
+	free(pids);
+}

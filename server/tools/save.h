@@ -1,0 +1,18 @@
+// frmpsctl checkpoint: a program in files (archive.h), while others go on.
+//
+// The service moves the program's device memory to the host, and says what it knows of it. CRIU
+// saves the processes and leaves them stopped. Then the tool stores what only the service had. In
+// the end the processes go on, and the memory comes back. The folder has another name, with .part,
+// until it is complete.
+//
+// Blocking. A single thread, with others for copies.
+
+#ifndef FRMPS_SERVER_TOOLS_SAVE_H
+#define FRMPS_SERVER_TOOLS_SAVE_H
+
+#include "server/tools/command.h"
+
+/** Saves a program: arguments SESSION DIRECTORY. Return: exit code */
+int save_run(const struct call *call);
+
+#endif
