@@ -155,22 +155,44 @@ static int close_written(int fd, int r)
 	return r;
 }
 
-static int store(int folder, const char *name, int fd, struct archive_file *file)
+static int measure(int fd, struct archive_file *file)
 {
 	struct stat status;
-	int from = open_again(fd), to, r;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	file->place = (uint64_t)status.st_size;
+	file->seals = fcntl(fd, F_GET_SEALS);
+	return find_parts(fd, file);
+}
+
+/* The owner of a file may give pages back meanwhile. Return: 0, -EBADMSG or -errno */
+static int compare_parts(int fd, const struct archive_file *file)
+{
+	struct archive_file now = {.place = file->place};
+	int r = find_parts(fd, &now);
+
+	if (!r && (now.part_count != file->part_count ||
+			  (now.part_count &&
+				  memcmp(now.parts, file->parts, now.part_count * sizeof(*now.parts)))))
+		r = -EBADMSG;
+	free(now.parts);
+	return r;
+}
+
+/* @file: measured. Return: 0, -EBADMSG or -errno */
+static int store(int folder, const char *name, int fd, struct archive_file *file)
+{
+	int from = open_again(fd), to, r = 0;
 
 	if (from < 0)
 		return -errno;
-	r = fstat(from, &status) ? -errno : 0;
-	file->place = r ? 0 : (uint64_t)status.st_size;
-	file->seals = fcntl(fd, F_GET_SEALS);
-	r = r ? r : find_parts(from, file);
-	to = r ? -1 : openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (!r && to < 0)
+	to = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (to < 0)
 		r = -errno;
-	if (to >= 0)
+	else
 		r = close_written(to, copy_parts(file, from, to, false, &file->hash));
+	r = r ? r : compare_parts(from, file);
 	close(from);
 	return r;
 }
@@ -248,6 +270,16 @@ static int copy_all(struct copies *copies)
 	return atomic_load(&copies->error);
 }
 
+int archive_measure(struct archive *archive, const int *fds)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < archive->count; i++)
+		if (archive->files[i].kind == ARCHIVE_CONTENT)
+			r = measure(fds[i], &archive->files[i]);
+	return r;
+}
+
 int archive_store(int folder, struct archive *archive, const int *fds)
 {
 	struct copies copies = {.folder = folder,
@@ -276,8 +308,9 @@ int archive_load(int folder, const struct archive *archive, int *fds)
 int archive_store_bundle(int folder, int fd, struct archive *archive)
 {
 	struct archive_file file = {0};
-	int r = store(folder, BUNDLE, fd, &file);
+	int r = measure(fd, &file);
 
+	r = r ? r : store(folder, BUNDLE, fd, &file);
 	archive->bundle_hash = file.hash;
 	free(file.parts);
 	return r;

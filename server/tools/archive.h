@@ -62,10 +62,17 @@ const char *archive_kind_name(enum archive_kind kind);
 void archive_free(struct archive *archive);
 
 /**
- * Stores the contents, as memory.N, and notes hashes, parts, sizes and seals. Uses several threads.
- * @folder: of the archive
+ * Notes parts, sizes and seals of the contents.
  * @fds: of each file of the archive; those of CONTENT are readable
  * Return: 0 or -errno
+ */
+int archive_measure(struct archive *archive, const int *fds);
+
+/**
+ * Stores the contents, as memory.N, and notes their hashes. Uses several threads.
+ * @folder: of the archive
+ * @fds: as before, measured
+ * Return: 0; -EBADMSG: a file has lost bytes since it was measured; or -errno
  */
 int archive_store(int folder, struct archive *archive, const int *fds);
 

@@ -31,8 +31,8 @@ struct saving {
 	int folder;	       /* -1: not made yet */
 	int bundle;
 	struct archive archive;
-	int *fds; /* of its files */
-	bool is_stopped;
+	int *fds;	 /* of its files */
+	bool is_stopped; /* all processes */
 };
 
 /*
@@ -268,6 +268,8 @@ static int write_all(struct saving *saving)
 	/* All of it is on the disk before it has its name. */
 	if (!r && syncfs(saving->folder))
 		r = -errno;
+	if (r == -EBADMSG)
+		return hand_fail(saving->hand, "a program of it has ended while it was saved");
 	return r ? hand_fail(saving->hand, "%s cannot be written: %s", saving->path, strerror(-r)) : 0;
 }
 
@@ -275,30 +277,45 @@ static int write_all(struct saving *saving)
  * All of it
  */
 
-static int save(struct saving *saving, const char *path)
+/* The processes go on, or end. The service's files have the content as long as they are open here. */
+static int release(struct saving *saving, int signal)
+{
+	process_signal_tree(saving->archive.root, signal);
+	saving->is_stopped = false;
+	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
+}
+
+static int measure(struct saving *saving)
+{
+	int r = archive_measure(&saving->archive, saving->fds);
+
+	return r ? hand_fail(saving->hand, "a file of it cannot be read: %s", strerror(-r)) : 0;
+}
+
+/* @end: whether the processes end, which is the last thing to do */
+static int save(struct saving *saving, const char *path, bool end)
 {
 	if (make_folder(saving, path) || hear_all(saving) || find_all(saving) || save_processes(saving) ||
-		save_packets(saving) || write_all(saving))
+		save_packets(saving) || measure(saving))
+		return -1;
+	if ((!end && release(saving, SIGCONT)) || write_all(saving))
 		return -1;
 	if (rename(saving->path, path))
 		return hand_fail(saving->hand, "%s cannot be made: %s", path, strerror(errno));
+	/* It is saved, whatever the service says now. */
+	if (end)
+		release(saving, SIGKILL);
 	return 0;
 }
 
-/* Return: exit code */
-static int finish(struct saving *saving, const struct call *call)
+/* There is nothing left of it. */
+static void undo(struct saving *saving)
 {
-	struct hand *hand = saving->hand;
-	const bool is_saved = !hand->error;
-
 	if (saving->is_stopped)
-		process_signal_tree(saving->archive.root, is_saved && call->end ? SIGKILL : SIGCONT);
-	if (!is_saved && saving->folder >= 0)
+		process_signal_tree(saving->archive.root, SIGCONT);
+	hand_reply(saving->hand);
+	if (saving->folder >= 0)
 		nftw(saving->path, remove_one, TREE_DEPTH, FTW_DEPTH | FTW_PHYS);
-	hand_reply(hand);
-	if (is_saved)
-		hand_hear(hand, HANDOVER_REPLY);
-	return hand->error ? call_fail(call, hand->error, hand->text) : 0;
 }
 
 static void close_all(struct saving *saving)
@@ -317,13 +334,15 @@ static void close_all(struct saving *saving)
 int save_run(const struct call *call)
 {
 	struct saving saving = {.folder = -1, .bundle = -1};
-	int code;
+	int code = 0;
 
 	saving.hand = hand_open(call->path, HANDOVER_SAVE, strtoull(call->arguments[0], NULL, 10));
 	if (!saving.hand)
 		return call_fail(call, -ENOMEM, "out of memory");
-	save(&saving, call->arguments[1]);
-	code = finish(&saving, call);
+	if (save(&saving, call->arguments[1], call->end)) {
+		undo(&saving);
+		code = call_fail(call, saving.hand->error, saving.hand->text);
+	}
 	close_all(&saving);
 	return code;
 }

@@ -1,9 +1,9 @@
 // frmpsctl checkpoint: a program in files (archive.h), while others go on.
 //
-// The service moves the program's device memory to the host, and says what it knows of it. CRIU
-// saves the processes and leaves them stopped. Then the tool stores what only the service had. In
-// the end the processes go on, and the memory comes back. The folder has another name, with .part,
-// until it is complete.
+// The service moves the program's device memory to the host, and gives the tool records and files.
+// CRIU saves the processes and leaves them stopped. Then the processes go on, and the memory comes
+// back, while the tool stores the content of the files: nobody changes that any more. A program that
+// is to end does so after that. The folder has another name, with .part, until it is complete.
 //
 // Blocking. A single thread, with others for copies.
 
