@@ -277,7 +277,7 @@ static int write_all(struct saving *saving)
  * All of it
  */
 
-/* The processes go on, or end. The service's files have the content as long as they are open here. */
+/* The processes go on, or end. Files that are open here keep their content. */
 static int release(struct saving *saving, int signal)
 {
 	process_signal_tree(saving->archive.root, signal);

@@ -2,8 +2,8 @@
 //
 // The service moves the program's device memory to the host, and gives the tool records and files.
 // CRIU saves the processes and leaves them stopped. Then the processes go on, and the memory comes
-// back, while the tool stores the content of the files: nobody changes that any more. A program that
-// is to end does so after that. The folder has another name, with .part, until it is complete.
+// back, while the tool stores the content of the files, which nobody changes any more. With --end
+// the processes end after that. The folder's name ends in .part until the folder is complete.
 //
 // Blocking. A single thread, with others for copies.
 
