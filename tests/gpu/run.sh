@@ -115,6 +115,7 @@ export FRMPS_TEST_SERVER="$folder/server/frmps-server" FRMPS_TEST_BACKEND=cuda F
 export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
 export FRMPS_TEST_HELD_KERNELS="$device/held_kernels.cubin"
 export FRMPS_TEST_PRINT="$device/print.cubin" FRMPS_TEST_CTL="$folder/server/frmpsctl"
+export FRMPS_TEST_SAVED_PROGRAM="$folder/tests/saved_program"
 export FRMPS_TEST_NVML_LIBRARY="$folder/tests/fake_nvml.so"
 # Suites and programs are about one GPU, natively too.
 export FRMPS_TEST_DEVICES=0
@@ -199,7 +200,7 @@ corpus() { # corpus NAME
 	check "trial with warps outside their kernel" "$folder/tests/backend_check" --trial leave 50
 	check "trial where faults are not contained" "$folder/tests/backend_check" --trial off
 }
-for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend drain weights; do
+for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend saved drain weights; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays registered checkpoint; do
