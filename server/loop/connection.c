@@ -47,6 +47,7 @@ struct outgoing {
 
 struct connection {
 	uv_poll_t handle;
+	int events; /* that the handle waits for */
 	struct turn_end *turn_end;
 	struct turn_end_member member;
 	struct timer *again; /* runs: the kernel has no memory for a packet, or sending has failed */
@@ -87,13 +88,17 @@ static void update_poll(struct connection *connection)
 	if (connection->closing || connection->hung_up) {
 		if (!connection->closing)
 			uv_poll_stop(&connection->handle);
+		connection->events = 0;
 		return;
 	}
 	if (!connection->paused)
 		events |= UV_READABLE;
 	if (connection->behind && !timer_running(connection->again))
 		events |= UV_WRITABLE;
-	uv_poll_start(&connection->handle, events, on_poll);
+	/* libuv takes a descriptor out of its set and puts it in again, also for the same events. */
+	if (events != connection->events)
+		uv_poll_start(&connection->handle, events, on_poll);
+	connection->events = events;
 }
 
 static void hang_up(struct connection *connection, const char *reason)

@@ -39,8 +39,47 @@ static uint64_t now_us(void)
 	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+/*
+ * Groups of processes, as systemd has them: one for the service, and one for each user. Each has the
+ * same share of the processors.
+ */
+
+static char groups[300]; /* folder; empty: there are none */
+
+/* Control groups of version 1 alone. */
+static void find_groups(void)
+{
+	char line[300], path[200];
+	FILE *own = fopen("/proc/self/cgroup", "re");
+
+	while (own && !*groups && fgets(line, sizeof(line), own))
+		if (sscanf(line, "%*d:cpu:%199s", path) == 1)
+			snprintf(groups, sizeof(groups), "/sys/fs/cgroup/cpu%s", path);
+	if (own)
+		fclose(own);
+	if (access(groups, W_OK))
+		*groups = '\0';
+}
+
+/* This process, and its children from now on, are of a group. */
+static void join(const char *name)
+{
+	char path[400];
+	FILE *file;
+
+	if (!*groups)
+		return;
+	snprintf(path, sizeof(path), "%s/siege-%s", groups, name);
+	mkdir(path, 0755);
+	strcat(path, "/cgroup.procs");
+	file = fopen(path, "we");
+	if (!file || fprintf(file, "%d\n", (int)getpid()) < 0 || fclose(file))
+		fprintf(stderr, "siege: cannot join %s\n", path);
+}
+
 static void become(uid_t uid)
 {
+	join(uid == HOSTILE ? "hostile" : "honest");
 	/* Nobody is left when the siege ends early. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
@@ -238,6 +277,8 @@ static void start(void)
 {
 	char command[512], path[128];
 
+	find_groups();
+	join("service");
 	if (!service_start_configured(&service, "quarantine_faults = 3\n") || chmod(service.folder, 0711) < 0)
 		exit(1);
 	snprintf(path, sizeof(path), "%s/kernels.so", service.folder);
