@@ -288,6 +288,17 @@ bool process_is_within(pid_t pid, pid_t root)
 	return pid == root;
 }
 
+void process_hold_signals(sigset_t *ret_before)
+{
+	static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+	sigset_t held;
+
+	sigemptyset(&held);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		sigaddset(&held, numbers[i]);
+	sigprocmask(SIG_BLOCK, &held, ret_before);
+}
+
 /* All of them are known before the first gets the signal, after which its children may be another
  * one's. */
 void process_signal_tree(pid_t root, int number)

@@ -4,6 +4,7 @@
 #ifndef FRMPS_SERVER_TOOLS_PROCESS_H
 #define FRMPS_SERVER_TOOLS_PROCESS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -29,6 +30,11 @@ pid_t process_of(int pidfd);
 /** Inode of the socket at the other end of a unix socket. Return: 0: not to be found out */
 uint64_t process_peer(int socket);
 
+/**
+ * Keeps the signals of a terminal and of kill(1) for later, so that nothing ends this process while
+ * others are stopped. @ret_before: for sigprocmask()
+ */
+void process_hold_signals(sigset_t *ret_before);
 /** Sends a signal to a process and all its descendants. */
 void process_signal_tree(pid_t root, int signal);
 /** True if the process is the root, or a descendant. */

@@ -31,6 +31,7 @@ struct restoring {
 	struct criu_socket *sockets;
 	size_t socket_count;
 	bool are_there; /* the processes */
+	sigset_t mask;	/* of signals, before that */
 };
 
 /* @r: of archive.h. Return: 0 or -1 */
@@ -122,6 +123,7 @@ static int make_processes(struct restoring *restoring)
 
 	if (snprintf(path, sizeof(path), "%s/process", restoring->path) >= (int)sizeof(path))
 		return hand_fail(restoring->hand, "the path is too long");
+	process_hold_signals(&restoring->mask);
 	if (criu_restore(path, restoring->sockets, restoring->socket_count, text))
 		return hand_fail(restoring->hand, "%s", text);
 	restoring->are_there = true;
@@ -211,9 +213,11 @@ int restore_run(const struct call *call)
 	restoring.hand = hand_open(call->path, HANDOVER_RESTORE, 0);
 	if (!restoring.hand)
 		return call_fail(call, -ENOMEM, "out of memory");
+	sigprocmask(SIG_BLOCK, NULL, &restoring.mask);
 	restore(&restoring);
 	if (restoring.are_there)
 		process_signal_tree(restoring.archive.root, restoring.hand->error ? SIGKILL : SIGCONT);
+	sigprocmask(SIG_SETMASK, &restoring.mask, NULL);
 	code = restoring.hand->error ? call_fail(call, restoring.hand->error, restoring.hand->text) : 0;
 	close_all(&restoring);
 	return code;

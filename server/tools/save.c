@@ -33,6 +33,7 @@ struct saving {
 	struct archive archive;
 	int *fds;	 /* of its files */
 	bool is_stopped; /* all processes */
+	sigset_t mask;	 /* of signals, before that */
 };
 
 /*
@@ -184,6 +185,7 @@ static int save_processes(struct saving *saving)
 	if (!sockets)
 		return hand_fail(saving->hand, "out of memory");
 	snprintf(path, sizeof(path), "%s/process", saving->path);
+	process_hold_signals(&saving->mask);
 	if (mkdirat(saving->folder, "process", 0700))
 		hand_fail(saving->hand, "%s cannot be made: %s", path, strerror(errno));
 	else if (criu_dump(
@@ -192,7 +194,10 @@ static int save_processes(struct saving *saving)
 	else
 		saving->is_stopped = true;
 	free(sockets);
-	return saving->is_stopped ? 0 : -1;
+	if (saving->is_stopped)
+		return 0;
+	sigprocmask(SIG_SETMASK, &saving->mask, NULL);
+	return -1;
 }
 
 /* A question that the service had not read is asked again; an answer that the program has not read
@@ -277,11 +282,19 @@ static int write_all(struct saving *saving)
  * All of it
  */
 
+static void let_go(struct saving *saving, int signal)
+{
+	if (!saving->is_stopped)
+		return;
+	process_signal_tree(saving->archive.root, signal);
+	saving->is_stopped = false;
+	sigprocmask(SIG_SETMASK, &saving->mask, NULL);
+}
+
 /* The processes go on, or end. Files that are open here keep their content. */
 static int release(struct saving *saving, int signal)
 {
-	process_signal_tree(saving->archive.root, signal);
-	saving->is_stopped = false;
+	let_go(saving, signal);
 	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
 }
 
@@ -298,6 +311,9 @@ static int save(struct saving *saving, const char *path, bool end)
 	if (make_folder(saving, path) || hear_all(saving) || find_all(saving) || save_processes(saving) ||
 		save_packets(saving) || measure(saving))
 		return -1;
+	/* Else the set has gone on before all of it was saved. */
+	if (hand_is_waiting(saving->hand))
+		return -1;
 	if ((!end && release(saving, SIGCONT)) || write_all(saving))
 		return -1;
 	if (rename(saving->path, path))
@@ -311,8 +327,7 @@ static int save(struct saving *saving, const char *path, bool end)
 /* There is nothing left of it. */
 static void undo(struct saving *saving)
 {
-	if (saving->is_stopped)
-		process_signal_tree(saving->archive.root, SIGCONT);
+	let_go(saving, SIGCONT);
 	hand_reply(saving->hand);
 	if (saving->folder >= 0)
 		nftw(saving->path, remove_one, TREE_DEPTH, FTW_DEPTH | FTW_PHYS);

@@ -379,6 +379,33 @@ TEST(saved, what_the_service_cannot_save_is_named)
  * Kills
  */
 
+/* A criu that kills the daemon once the processes are saved, first in PATH. */
+static void make_criu_kill(pid_t daemon)
+{
+	char path[4000];
+	FILE *script = fopen("criu", "we");
+
+	ck_assert_ptr_nonnull(script);
+	fprintf(script, "#!/bin/sh\nPATH=${PATH#*:}\ncriu \"$@\" && kill -9 %d\n", (int)daemon);
+	ck_assert_int_eq(fchmod(fileno(script), 0700), 0);
+	fclose(script);
+	snprintf(path, sizeof(path), "%s:%s", folder, getenv("PATH"));
+	setenv("PATH", path, 1);
+}
+
+/* Its ring is of another moment than the service's records. */
+TEST_LOOP(saved, a_program_that_went_on_meanwhile_is_not_saved, 0, 2)
+{
+	struct child child = begin("keeper");
+
+	see_it_work(&child);
+	make_criu_kill(status_daemon(&service));
+	ck_assert(!order("checkpoint %lld first %s", status_session(&service, child.pid), _i ? "--end" : ""));
+	ck_assert(access("first", F_OK) && access("first.part", F_OK));
+	see_it_work(&child);
+	end(&child);
+}
+
 /* Something of the service, or nothing. */
 static void kill_something(unsigned *seed)
 {
