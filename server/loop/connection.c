@@ -95,7 +95,7 @@ static void update_poll(struct connection *connection)
 		events |= UV_READABLE;
 	if (connection->behind && !timer_running(connection->again))
 		events |= UV_WRITABLE;
-	/* libuv takes a descriptor out of its set and puts it in again, also for the same events. */
+	/* libuv takes a descriptor out of its set and puts it back, even for the same events. */
 	if (events != connection->events)
 		uv_poll_start(&connection->handle, events, on_poll);
 	connection->events = events;

@@ -40,8 +40,8 @@ static uint64_t now_us(void)
 }
 
 /*
- * Groups of processes, as systemd has them: one for the service, and one for each user. Each has the
- * same share of the processors.
+ * Groups of processes, as systemd has them: one for the service, and one for each user. All have
+ * the same share of the processors.
  */
 
 static char groups[300]; /* folder; empty: there are none */
