@@ -53,6 +53,7 @@ enum depart_step {
 	DEPART_GREETS,
 	DEPART_ASKS,
 	DEPART_LEAVES,
+	DEPART_COPIED,
 	DEPART_GIVES,
 	DEPART_SAVED,
 	DEPART_LETS_GO,
@@ -64,6 +65,7 @@ struct departure {
 	struct swap_group members; /* the first is the one that was to go */
 	uint32_t to;		   /* a device, or TO_FILES */
 	enum depart_step step;
+	enum session_memory memory;    /* of all members, from GIVES on, if they are saved */
 	struct connection *connection; /* to the receiver's daemon */
 	struct timer *look;
 	uint64_t until_us; /* of the step */
@@ -112,7 +114,7 @@ static bool is_over(const struct session *session)
 /* A saved program that ends while the tool stores the files is saved all the same. */
 static bool has_ended(const struct departure *departure)
 {
-	if (is_to_files(departure) && departure->step != DEPART_LEAVES)
+	if (is_to_files(departure) && departure->step > DEPART_COPIED)
 		return false;
 	for (uint32_t i = 0; i < departure->members.count; i++)
 		if (is_over(departure->members.at[i]))
@@ -239,7 +241,8 @@ static void stay(struct departure *departure)
 
 		if (is_over(session))
 			continue;
-		if (session->drained && daemon_offers_device(session->daemon))
+		if (session->memory == SESSION_MEMORY_LEAVES ||
+			(session->drained && daemon_offers_device(session->daemon)))
 			swap_end(session, on_back, NULL);
 		session_read_next(session);
 		due_session(session, SESSION_DUE_GO_ON);
@@ -343,6 +346,8 @@ static void on_left(void *context, int32_t code, const char *text)
 
 	if (code)
 		fail(departure, text);
+	else if (is_to_files(departure))
+		enter(departure, DEPART_COPIED, PATIENCE_US);
 }
 
 static void begin_leaving(struct departure *departure)
@@ -361,7 +366,10 @@ static void send_away(struct departure *departure)
 	const char *obstacle = obstacle_by_change(members);
 
 	obstacle = obstacle ? obstacle : obstacle_of_set(members);
-	obstacle = obstacle ? obstacle : swap_begin(first_of(departure), SWAP_DRAINED, on_left, departure);
+	obstacle = obstacle
+			   ? obstacle
+			   : swap_begin(first_of(departure),
+				     is_to_files(departure) ? SWAP_COPIED : SWAP_DRAINED, on_left, departure);
 	if (obstacle)
 		fail(departure, obstacle);
 	/* Executors bound the time of the sessions' work; copies have no limit. */
@@ -390,7 +398,9 @@ static void give(struct departure *departure)
 		fail(departure, obstacle);
 		return;
 	}
-	if (!is_to_files(departure))
+	if (is_to_files(departure))
+		departure->memory = first_of(departure)->memory;
+	else
 		open_transfer(departure);
 	if (send_bundle(departure, HANDOVER_GIVE, true))
 		enter(departure, DEPART_GIVES, is_to_files(departure) ? SAVING_US : MAKING_US);
@@ -528,6 +538,7 @@ static void take_reply(struct departure *departure, const struct wire_handover *
 		fail(departure, "it was not taken");
 		break;
 	case DEPART_LEAVES:
+	case DEPART_COPIED:
 	case DEPART_SAVED:
 	case DEPART_LETS_GO:
 		fail(departure, "the other end says what was not asked");
@@ -550,6 +561,13 @@ static void on_closed(void *context, const char *reason)
 	fail(context, silence(context));
 }
 
+/* The members' memory has to be what the tool got until it answers. */
+static bool is_disturbed(const struct departure *departure)
+{
+	return is_to_files(departure) && departure->step == DEPART_GIVES && !is_over(first_of(departure)) &&
+	       first_of(departure)->memory != departure->memory;
+}
+
 static void on_look(void *context)
 {
 	struct departure *departure = context;
@@ -560,6 +578,10 @@ static void on_look(void *context)
 		fail(departure, ENDS);
 	if (!*departure->failure && departure->step == DEPART_LEAVES)
 		look_leaving(departure);
+	else if (!*departure->failure && departure->step == DEPART_COPIED)
+		give(departure);
+	else if (is_disturbed(departure))
+		fail(departure, "its executor was replaced while it was saved, and it goes on");
 	if (!is_saved && !*departure->failure && timer_now_us() >= departure->until_us)
 		fail(departure, silence(departure));
 	if ((is_saved || *departure->failure) && !is_letting_go(departure))

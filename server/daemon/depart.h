@@ -21,11 +21,11 @@
 //            which daemon owns all of it, even if the other one has died
 //
 // An operator's tool that saves programs in files (tools/save.h) is a receiver that never takes the
-// set. It asks for a set, and gets the bundle and the descriptors of GIVE. The members wait, with
-// their memory in files, until the tool answers or is gone; then all of them go on here:
+// set. It asks for a set, and gets the bundle and the descriptors of GIVE. The members wait, with a
+// copy of their memory in files, until the tool answers or is gone; then all of them go on here:
 //
-//    depart_save()      memory away         answer
-//   ───────────► LEAVES ─────────► GIVES ─────────► SAVED ──► all members stay
+//    depart_save()      copied                        answer
+//   ───────────► LEAVES ──────► COPIED ──────► GIVES ────────► SAVED ──► all members stay
 //
 // One set at a time leaves a device. A member that ends is an obstacle for the others. After a
 // death of the daemon, session_adopt() closes the transfer that the members' records name, unless

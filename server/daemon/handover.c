@@ -133,6 +133,11 @@ static void write_session(struct writer *writer, const struct session *session, 
 	copy->crashes = copy->deaths = 0;
 	copy->mirroring = SESSION_MIRRORED;
 	copy->transfer = (struct transfer){0};
+	/* Saved: the receiver has the copy alone. */
+	if (copy->memory == SESSION_MEMORY_LEAVES) {
+		copy->memory = SESSION_MEMORY_AWAY;
+		copy->drained = true;
+	}
 	copy->connection_key = number_of_plain(writer, connection_socket(session->connection));
 	copy->process_key = session->process ? number_of_plain(writer, watch_fd(session->process)) : 0;
 	record->kept = (struct kept_session){.client_fd = number_of(writer, session->client_fd),
@@ -147,6 +152,22 @@ static void write_session(struct writer *writer, const struct session *session, 
 static void write_bytes(struct writer *writer, const void *bytes, size_t count)
 {
 	writer->failed |= fwrite(bytes, 1, count, writer->file) != count;
+}
+
+static void name_chunk(struct writer *writer, const struct holding *entry, struct kept_chunk *kept)
+{
+	const struct chunk *chunk = entry->chunk;
+
+	chunk_name(chunk, kept);
+	kept->fd = kept->lease = 0;
+	if (!chunk)
+		return;
+	kept->lease = number_of(writer, chunk->lease);
+	/* Saved: the receiver has the copy, and none of this device's memory. */
+	if (chunk_is_own(chunk) && session_of(entry->holdings)->memory == SESSION_MEMORY_LEAVES)
+		kept->handle = kept->keeper = 0;
+	else
+		kept->fd = number_of(writer, chunk->fd);
 }
 
 static void write_holding(struct writer *writer, const struct holding *entry)
@@ -164,9 +185,7 @@ static void write_holding(struct writer *writer, const struct holding *entry)
 	payload = record_payload(entry->record, &bytes);
 	memcpy(&kept, payload, sizeof(kept));
 	kept.fd = number_of(writer, entry->fd);
-	chunk_name(entry->chunk, &kept.chunk);
-	kept.chunk.fd = entry->chunk ? number_of(writer, entry->chunk->fd) : 0;
-	kept.chunk.lease = entry->chunk ? number_of(writer, entry->chunk->lease) : 0;
+	name_chunk(writer, entry, &kept.chunk);
 	length = bytes;
 	write_bytes(writer, &length, sizeof(length));
 	write_bytes(writer, &kept, sizeof(kept));

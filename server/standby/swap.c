@@ -21,6 +21,7 @@
 //            on the device, for five seconds at most. When the work of all has ended, they copy the
 //            memory to files (executor/carry.c). All memory stays mapped. New commands call LEAVES
 //            off, or, if the session is to go at once, wait (enum swap_manner)
+//            A copy (SWAP_COPIED) ends there: the set stays LEAVES until swap_end(), then HERE
 //   AWAY     executors have no memory of the members mapped, the chunks are empty. Modules,
 //            streams, graphs and pinned memory stay in executors
 //   RETURNS  an executor reports the free memory; the keeper makes memory, the serving executors

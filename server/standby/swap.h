@@ -31,7 +31,16 @@ enum swap_manner {
 	/* as SWAP_NOW, also without memory; comes back with the device
 	 * (daemon/device_drain.h) */
 	SWAP_DRAINED,
+	/* as SWAP_DRAINED, but the memory is copied and stays on the device, unchanged until
+	 * swap_end() */
+	SWAP_COPIED,
 };
+
+/** True for orders that hold also sessions without memory or with a request. */
+static inline bool swap_is_of_all(enum swap_manner manner)
+{
+	return manner >= SWAP_DRAINED;
+}
 
 /** Checks if the memory of a session could leave, apart from what passes by itself, and from other
  * sessions that share the memory. Return: NULL, or the obstacle (static text) */
@@ -43,7 +52,8 @@ bool swap_shares(const struct session *session);
 uint64_t swap_room(const struct daemon *daemon);
 
 /**
- * Begins to suspend a session, and all sessions that share device memory with it.
+ * Begins to suspend a session, and all sessions that share device memory with it. After a copy
+ * (SWAP_COPIED) `done` says that the files are complete, and the state stays LEAVES.
  * Return: NULL, or the obstacle, a text that is valid until the next call; then `done` is not
  * called
  */

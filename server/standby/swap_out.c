@@ -95,7 +95,7 @@ static const char *obstacle(const struct session *session, enum swap_manner mann
 		session->domain->life == DOMAIN_RETIRES || session->daemon->phase >= DAEMON_STOPS)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
-	if (session->request && (manner != SWAP_DRAINED || request_is_under_way(session->request)))
+	if (session->request && (!swap_is_of_all(manner) || request_is_under_way(session->request)))
 		return "it waits for an answer of the service; try again";
 	return session->holdings.backed_count ? "it has CUDA arrays, whose memory cannot move" : NULL;
 }
@@ -118,7 +118,7 @@ static const char *gather(struct swap *swap)
 		return text;
 	if (is_shared_beyond(&swap->pieces))
 		return "a program that shares its device memory ends; try again";
-	if (!swap->pieces.count && swap->manner != SWAP_DRAINED)
+	if (!swap->pieces.count && !swap_is_of_all(swap->manner))
 		return "it has no device memory";
 	return NULL;
 }
@@ -181,7 +181,8 @@ void swap_stay(struct swap *swap, int32_t code, const char *text)
 	char what[256];
 
 	snprintf(what, sizeof(what), "is not suspended: %s", text);
-	swap_note(swap_first(swap), what);
+	if (swap->manner != SWAP_COPIED)
+		swap_note(swap_first(swap), what);
 	/* A displacement that failed after holding the session is not repeated at once. */
 	TAILQ_FOREACH (session, &swap->members, swap_link)
 		if (swap->manner == SWAP_NOW)
@@ -198,6 +199,10 @@ static void copied(struct swap *swap)
 {
 	const struct session *session;
 
+	if (swap->manner == SWAP_COPIED) {
+		swap_say(swap, CUDA_SUCCESS, "");
+		return;
+	}
 	TAILQ_FOREACH (session, &swap->members, swap_link)
 		if (swap->manner == SWAP_AT_REST && !session_is_paused(session) && swap_has_work(session)) {
 			swap_stay(swap, CUDA_ERROR_NOT_READY, swap_obstacle_of(session, SWAP_HAS_WORK));
