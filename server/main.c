@@ -22,6 +22,7 @@
 
 #include "protocol/place.h"
 #include "server/backend/backend.h"
+#include "server/backend/unfit.h"
 #include "server/compiler/compiler.h"
 #include "server/config/config.h"
 #include "server/config/devices.h"
@@ -239,17 +240,45 @@ static int check_copies(const struct service *service)
 	return 0;
 }
 
+/* An operator who names a device wants that one; all is what can be had. */
+static void report_left(const struct service *service, bool starts)
+{
+	const struct devices *devices = &service->devices;
+
+	for (unsigned i = 0; i < devices->left_count; i++) {
+		const char *text = unfit_text(devices->left[i].unfit),
+			   *remedy = unfit_remedy(devices->left[i].unfit);
+		const int index = devices->left[i].index;
+
+		if (starts)
+			log_warning("GPU %d is left out, and those behind it move up: %s. To do: %s; then "
+				    "restart the service",
+				index, text, remedy);
+		else if (devices->is_all)
+			log_error("the service does not start without a usable GPU (backend = %s): GPU %d "
+				  "cannot be served: %s. To do: %s",
+				service->ops->name, index, text, remedy);
+		else
+			log_error("devices: GPU %d cannot be served: %s. To do: %s, or name others", index,
+				text, remedy);
+	}
+}
+
 /* Return: 0, or the exit code after an error line. */
 static int choose_devices(struct service *service)
 {
 	const struct probe_answer *answer = &service->answer;
+	const struct devices_there there = {
+		answer->device_count, (const uint8_t(*)[16])answer->uuids, answer->unfit};
 	char text[256];
+	int r = devices_find(service->config.devices, &there, &service->devices, text, sizeof(text));
 
-	if (!devices_find(service->config.devices, answer->device_count, (const uint8_t(*)[16])answer->uuids,
-		    &service->devices, text, sizeof(text)))
-		return check_copies(service);
-	log_error("%s", text);
-	return EXIT_FAILURE;
+	if (r == DEVICES_E_WRONG) {
+		log_error("%s", text);
+		return EXIT_FAILURE;
+	}
+	report_left(service, !r);
+	return r ? EX_UNAVAILABLE : check_copies(service);
 }
 
 /* The environment of a device's children. Executors and keeper see the chosen GPU alone, which then
@@ -410,6 +439,7 @@ static int make_heritages(struct service *service)
 		heritage->number = i;
 		heritage->count = devices->count;
 		heritage->copy = devices->list[i].copy;
+		heritage->devices = devices;
 		memcpy(heritage->uuid, service->answer.uuids[device], sizeof(heritage->uuid));
 		note_peers(service, i, heritage);
 	}
@@ -452,7 +482,7 @@ static int serve_device(void *context, unsigned number)
 
 	name_device(service, (int)number);
 	service->number = number;
-	service->config.rules.device = number;
+	service->config.rules.device = service->devices.list[number].place;
 	return holder_run(run_daemon, service);
 }
 
@@ -523,7 +553,9 @@ static int run_service(const struct options *options)
 		code = make_transfers(&service);
 	if (!code)
 		code = service.devices.count == 1 ? serve_device(&service, 0)
-						  : parent_run(service.devices.count, serve_device, &service);
+						  : parent_run(service.devices.count,
+							    service.devices.is_all ? PARENT_SOME : PARENT_ALL,
+							    serve_device, &service);
 	free_heritages(&service);
 	free(service.shim);
 	return code;

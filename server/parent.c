@@ -4,13 +4,15 @@
 //
 // A member, the holder of one device:
 //
-//   STARTING ──ready──► SERVING ──failed──► WAITING ──RETRY_MS──► STARTING
-//      │ failed              │ quit, or failed for good
-//      └──► the service ends └──► ENDED
+//   NEW ──► STARTING ──ready──► SERVING
+//              ▲  │ failed         │ failed    │ quit, or failed for good
+//       RETRY_MS  ▼                ▼           ▼
+//             WAITING ◄────────────┘         ENDED
 //
-// The start is that of all: where one device cannot be served, the service does not start. Later
-// the service is there as long as one device is. An operator's `quit` ends each member with 0:
-// after the first such end no member is started again.
+// The start is that of all: nothing is tried again before each member serves or has failed. If the
+// operator has named the devices (PARENT_ALL), a failure at the start ends the service, and else
+// only if no device is served. Later the service is there as long as one device is. An operator's
+// `quit` ends each member with 0: after the first such end no member is started again.
 
 #include "server/parent.h"
 
@@ -36,20 +38,21 @@
 /* As the unit's RestartSec. */
 #define RETRY_MS 2000u
 
-enum member_state { STARTING, SERVING, WAITING, ENDED };
+enum member_state { NEW, STARTING, SERVING, WAITING, ENDED };
 
 struct member {
 	enum member_state state;
 	pid_t pid;	   /* STARTING, SERVING */
 	int reports;	   /* socket from the daemon; -1: none */
-	uint64_t retry_us; /* WAITING: when the next one starts */
+	uint64_t retry_us; /* NEW, WAITING: when the next one starts */
 };
 
 struct parent {
 	unsigned count;
+	enum parent_needs needs;
 	struct member members[PLACE_DEVICES];
 	int signals; /* signalfd */
-	bool ready;  /* all members were ready */
+	bool ready;  /* the start is over */
 	bool stops;  /* no member is started any more */
 	int code;    /* of the first member that failed for good */
 };
@@ -84,9 +87,14 @@ static void become_member(struct parent *parent, pid_t self, int reports)
 	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 }
 
+/* True for a member that starts, now or at its time. */
+static bool is_to_start(const struct parent *parent, const struct member *member)
+{
+	return !parent->stops && (member->state == NEW || (member->state == WAITING && parent->ready));
+}
+
 static void retry_later(struct member *member)
 {
-	member->state = WAITING;
 	member->retry_us = timer_now_us() + UINT64_C(1000) * RETRY_MS;
 }
 
@@ -105,11 +113,12 @@ static bool start(struct parent *parent, unsigned number)
 			return true;
 		}
 		close(pair[1]);
-		member->reports = pair[0];
-		member->state = STARTING;
-		if (member->pid > 0)
+		if (member->pid > 0) {
+			member->reports = pair[0];
+			member->state = STARTING;
 			return false;
-		close_reports(member);
+		}
+		close(pair[0]);
 	}
 	log_error("device %u: its processes cannot be started: %s", number, strerror(errno));
 	retry_later(member);
@@ -144,10 +153,11 @@ static void note_end(struct parent *parent, unsigned number, int status)
 	parent->stops |= !code;
 	if (!code || parent->stops)
 		return;
-	if (parent->ready && !is_final(code)) {
+	if ((parent->ready || parent->needs == PARENT_SOME) && !is_final(code)) {
 		log_error("device %u is not served at the moment (exit code %d): its processes are started "
 			  "again in %u s; other devices go on",
 			number, code, RETRY_MS / 1000);
+		member->state = WAITING;
 		retry_later(member);
 		return;
 	}
@@ -188,19 +198,33 @@ static void take_signals(struct parent *parent)
 	reap(parent);
 }
 
-static void become_ready(struct parent *parent)
+/* Once each member serves or has failed. */
+static void end_start(struct parent *parent)
 {
-	for (unsigned i = 0; i < parent->count; i++)
-		if (parent->members[i].state != SERVING)
-			return;
-	if (parent->ready)
+	unsigned serving = 0;
+
+	if (parent->ready || parent->stops)
 		return;
+	for (unsigned i = 0; i < parent->count; i++) {
+		if (parent->members[i].state == NEW || parent->members[i].state == STARTING)
+			return;
+		serving += parent->members[i].state == SERVING;
+	}
+	if (!serving) {
+		parent->code = EXIT_FAILURE;
+		log_error("the service does not start: no device is served");
+		stop_all(parent);
+		return;
+	}
 	parent->ready = true;
-	log_info("ready: %u devices", parent->count);
+	if (serving == parent->count)
+		log_info("ready: %u devices", serving);
+	else
+		log_warning("ready: %u of %u devices", serving, parent->count);
 	notify_manager_directly("READY=1");
 }
 
-static void hear(struct parent *parent, struct member *member)
+static void hear(struct member *member)
 {
 	char text[64];
 	ssize_t length = recv(member->reports, text, sizeof(text) - 1, MSG_DONTWAIT);
@@ -210,17 +234,15 @@ static void hear(struct parent *parent, struct member *member)
 		return;
 	}
 	text[length] = '\0';
-	if (strcmp(text, "READY=1") == 0) {
+	if (strcmp(text, "READY=1") == 0)
 		member->state = SERVING;
-		become_ready(parent);
-	}
 }
 
 /* Return: true if a member has something to do, or will */
 static bool goes_on(const struct parent *parent)
 {
 	for (unsigned i = 0; i < parent->count; i++)
-		if (lives(&parent->members[i]) || (parent->members[i].state == WAITING && !parent->stops))
+		if (lives(&parent->members[i]) || is_to_start(parent, &parent->members[i]))
 			return true;
 	return false;
 }
@@ -231,9 +253,9 @@ static int patience(const struct parent *parent)
 	uint64_t now = timer_now_us(), next = UINT64_MAX;
 
 	for (unsigned i = 0; i < parent->count; i++)
-		if (parent->members[i].state == WAITING && parent->members[i].retry_us < next)
+		if (is_to_start(parent, &parent->members[i]) && parent->members[i].retry_us < next)
 			next = parent->members[i].retry_us;
-	if (next == UINT64_MAX || parent->stops)
+	if (next == UINT64_MAX)
 		return -1;
 	return next <= now ? 0 : (int)((next - now) / 1000 + 1);
 }
@@ -248,26 +270,28 @@ static void attend(struct parent *parent)
 		return;
 	for (unsigned i = 0; i < parent->count; i++)
 		if (wait[1 + i].revents)
-			hear(parent, &parent->members[i]);
+			hear(&parent->members[i]);
 	if (wait[0].revents)
 		take_signals(parent);
+	end_start(parent);
 }
 
 /* @ret_number: of the child. Return: true in a child */
 static bool start_due(struct parent *parent, unsigned *ret_number)
 {
-	for (unsigned i = 0; i < parent->count && !parent->stops; i++) {
+	for (unsigned i = 0; i < parent->count; i++) {
 		*ret_number = i;
-		if (parent->members[i].state == WAITING && parent->members[i].retry_us <= timer_now_us() &&
-			start(parent, i))
+		if (is_to_start(parent, &parent->members[i]) &&
+			parent->members[i].retry_us <= timer_now_us() && start(parent, i))
 			return true;
 	}
 	return false;
 }
 
-int parent_run(unsigned count, int (*serve)(void *context, unsigned number), void *context)
+int parent_run(
+	unsigned count, enum parent_needs needs, int (*serve)(void *context, unsigned number), void *context)
 {
-	struct parent parent = {.count = count};
+	struct parent parent = {.count = count, .needs = needs};
 	unsigned number = 0;
 	sigset_t signals;
 
@@ -280,7 +304,7 @@ int parent_run(unsigned count, int (*serve)(void *context, unsigned number), voi
 		return EXIT_FAILURE;
 	}
 	for (unsigned i = 0; i < count; i++)
-		parent.members[i] = (struct member){.state = WAITING, .reports = -1};
+		parent.members[i] = (struct member){.state = NEW, .reports = -1};
 	while (goes_on(&parent)) {
 		if (start_due(&parent, &number))
 			return serve(context, number);

@@ -20,6 +20,7 @@ static void try_backend(const struct backend_ops *ops, struct probe_answer *answ
 	CUresult code = ops->probe(&probe);
 
 	answer->exclusive = probe.exclusive;
+	memcpy(answer->unfit, probe.unfit, sizeof(answer->unfit));
 	memcpy(answer->uuids, probe.uuids, sizeof(answer->uuids));
 	memcpy(answer->peers, probe.peers, sizeof(answer->peers));
 	if (code == CUDA_SUCCESS)

@@ -13,8 +13,9 @@ struct backend_ops;
 
 /* The answer, as sent through a pipe. */
 struct probe_answer {
-	int32_t device_count; /* 0: the backend does not work */
-	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
+	int32_t device_count;	      /* 0: the backend does not work */
+	uint64_t exclusive;	      /* bit i: device i allows a context to one process alone */
+	uint8_t unfit[PLACE_DEVICES]; /* enum unfit: why device i cannot be served */
 	uint8_t uuids[PLACE_DEVICES][16];
 	uint8_t peers[PLACE_DEVICES][PLACE_DEVICES]; /* as of the backend */
 	char text[256];				     /* the reason of a failure */

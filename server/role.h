@@ -11,6 +11,7 @@
 
 #include "protocol/place.h"
 
+struct devices;
 struct transfers;
 
 enum role { ROLE_KEEPER, ROLE_EXECUTOR, ROLE_COMPILER };
@@ -72,6 +73,7 @@ struct heritage {
 	 * are the same GPU, and the UUID of that GPU. */
 	unsigned number, count, copy;
 	uint8_t uuid[16];
+	const struct devices *devices; /* of the service; not for children; NULL: not known */
 	/* For each device of the service, by its number: as Device.peers (protocol/control.fbs). */
 	uint8_t peers[PLACE_DEVICES];
 	struct transfers *transfers; /* of a service with several devices, else NULL; not for children */

@@ -37,7 +37,7 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     Mutation("a device that failed is not served again", "server/parent.c",
-             "if (parent->ready && !is_final(code)) {", "if (parent->count == 999 && !is_final(code)) {",
+             "if ((parent->ready || parent->needs == PARENT_SOME) && !is_final(code)) {", "if (parent->count == 999 && !is_final(code)) {",
              "server/test_parent system/test_devices"),
     Mutation("processes of a device that failed stay", "server/parent.c",
              "kill(-pid, SIGKILL);", "", "server/test_parent"),

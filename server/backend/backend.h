@@ -24,6 +24,7 @@
 #include "protocol/place.h"
 #include "protocol/wire.h"
 #include "server/backend/load_reason.h"
+#include "server/backend/unfit.h"
 #include "shm/order.h"
 
 struct backend_stream;
@@ -135,8 +136,9 @@ struct backend_node {
  * operator. */
 struct backend_probe {
 	char text[256];
-	int32_t device_count; /* PLACE_DEVICES at most */
-	uint64_t exclusive;   /* bit i: device i allows a context to one process alone */
+	int32_t device_count;	      /* PLACE_DEVICES at most */
+	uint64_t exclusive;	      /* bit i: device i allows a context to one process alone */
+	uint8_t unfit[PLACE_DEVICES]; /* enum unfit: why device i cannot be served */
 	uint8_t uuids[PLACE_DEVICES][16];
 	/* [a][b]: how device a reaches memory of device b (Device.peers, protocol/control.fbs) */
 	uint8_t peers[PLACE_DEVICES][PLACE_DEVICES];
@@ -224,7 +226,7 @@ struct backend_ops {
 	const struct trial_kernels *trial;
 
 	/* Checks if this machine can run the backend at all: driver there, new enough, a
-	 * device. Takes no context. */
+	 * device; and which devices can be served. Takes no context. */
 	CUresult (*probe)(struct backend_probe *ret_probe);
 
 	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this

@@ -1,24 +1,41 @@
 // The devices of one service: the key `devices`, a list of numbers, UUIDs and beginnings of UUIDs
 // as the driver counts them, or all. A device that stands in the list several times is several
-// logical devices, which share one GPU. Pure.
+// logical devices, which share one GPU. All leaves out what cannot be served. Pure.
 
 #ifndef FRMPS_SERVER_CONFIG_DEVICES_H
 #define FRMPS_SERVER_CONFIG_DEVICES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/place.h"
 
-/* Outcome: the text has the error. */
+/* Outcomes: the text has the error. */
 #define DEVICES_E_WRONG 1
+#define DEVICES_E_UNFIT 2 /* a device that the list names, or each device, cannot be served */
+
+/* The devices of the driver. */
+struct devices_there {
+	int count;
+	const uint8_t (*uuids)[16];
+	const uint8_t *unfit; /* enum unfit */
+};
 
 struct devices {
 	unsigned count;
 	struct {
-		int index;     /* as the driver counts */
-		unsigned copy; /* how many entries before are the same device */
+		int index;	/* as the driver counts */
+		unsigned copy;	/* how many entries before are the same device */
+		unsigned place; /* in the list, with those that are left out: [device NUMBER] */
 	} list[PLACE_DEVICES];
+	bool is_all; /* the list names none of them */
+	unsigned left_count;
+	struct {
+		int index;
+		uint8_t unfit;	  /* enum unfit */
+		uint8_t uuid[16]; /* zeros: unknown */
+	} left[PLACE_DEVICES];	  /* left out. DEVICES_E_UNFIT: those because of which it is */
 };
 
 /**
@@ -30,10 +47,9 @@ int devices_check(const char *list, char *ret_text, size_t size);
 
 /**
  * Finds the devices of a list.
- * @count, @uuids: of the driver's devices
- * Return: 0 or DEVICES_E_WRONG
+ * Return: 0, DEVICES_E_WRONG or DEVICES_E_UNFIT
  */
-int devices_find(const char *list, int count, const uint8_t (*uuids)[16], struct devices *ret_devices,
+int devices_find(const char *list, const struct devices_there *there, struct devices *ret_devices,
 	char *ret_text, size_t size);
 
 /** The UUID by which programs know an entry: the device's own for its first entry, and another one

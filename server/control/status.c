@@ -2,6 +2,9 @@
 //
 //   version, backend, socket   texts
 //   devices			number of the service's devices; each has a status of its own
+//   left_out			a list, of GPUs that key `devices` (all) would have, and that could not be served at the start
+//     gpu, uuid		as CUDA counts; uuid: null if the driver does not tell it
+//     reason, remedy		texts
 //   pid, uptime_seconds	the daemon's process; how long the service has run
 //   stop_ms	during a shutdown: the time that is left for present programs; else null
 //   holder			process that takes signals and starts the daemon again
@@ -96,7 +99,9 @@
 
 #include "protocol/place.h"
 #include "protocol/uuid.h"
+#include "server/backend/unfit.h"
 #include "server/config/config.h"
+#include "server/config/devices.h"
 #include "server/control/document.h"
 #include "server/daemon/device.h"
 #include "server/fault/promote.h"
@@ -341,6 +346,24 @@ static json_t *pci_json(const int32_t *attributes)
 		(unsigned)attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]);
 }
 
+static json_t *left_out_json(const struct devices *devices)
+{
+	static const uint8_t unknown[16];
+	json_t *list = json_array();
+
+	for (unsigned i = 0; devices && i < devices->left_count; i++) {
+		char uuid[UUID_TEXT];
+
+		uuid_text(devices->left[i].uuid, uuid);
+		json_array_append_new(
+			list, json_pack("{si ss* ss ss}", "gpu", devices->left[i].index, "uuid",
+				      memcmp(devices->left[i].uuid, unknown, sizeof(unknown)) ? uuid : NULL,
+				      "reason", unfit_text(devices->left[i].unfit), "remedy",
+				      unfit_remedy(devices->left[i].unfit)));
+	}
+	return list;
+}
+
 static json_t *device_json(const struct daemon *daemon)
 {
 	const struct backend_device *device = &daemon->device;
@@ -473,12 +496,13 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 	char path[PLACE_BYTES];
 
 	daemon_socket(daemon, path);
-	return document_text(json_pack("{ss ss so si si si sI so sb so so so so so so so so so so}",
+	return document_text(json_pack("{ss ss so si so si si sI so sb so so so so so so so so so so}",
 		"version", SERVER_VERSION, "backend", daemon->heritage->backend, "socket", foreign(path),
-		"devices", (int)daemon_devices(daemon), "pid", (int)getpid(), "holder", (int)getppid(),
-		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms",
-		stop_json(daemon), "ready", daemon->phase != DAEMON_STARTS, "keeper", keeper_json(daemon),
-		"device", device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
+		"devices", (int)daemon_devices(daemon), "left_out", left_out_json(daemon->heritage->devices),
+		"pid", (int)getpid(), "holder", (int)getppid(), "uptime_seconds",
+		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "stop_ms", stop_json(daemon),
+		"ready", daemon->phase != DAEMON_STARTS, "keeper", keeper_json(daemon), "device",
+		device_json(daemon), "proof", proof_json(&daemon->heritage->proof), "run_as",
 		run_as_json(daemon->heritage), "partitions", partitions_json(daemon), "swap",
 		swap_json(daemon, uid, all), "domains", domains_json(daemon, uid, all), "counters",
 		counters_json(daemon), "events", event_counters_json(daemon), "driver_loads",

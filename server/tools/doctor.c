@@ -21,12 +21,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "server/backend/unfit.h"
 #include "server/config/config.h"
 #include "server/config/devices.h"
 #include "server/log.h"
 #include "server/probe.h"
 #include "server/role.h"
 #include "server/tools/ask.h"
+#include "server/tools/field.h"
 #include "server/tools/gpus.h"
 #include "server/tools/past.h"
 #include "server/tools/shim.h"
@@ -111,16 +113,23 @@ static void look_at_configuration(struct examination *e)
 
 static void choose_device(struct examination *e, const struct probe_answer *answer)
 {
+	const struct devices_there there = {
+		answer->device_count, (const uint8_t(*)[16])answer->uuids, answer->unfit};
 	struct devices devices;
 	char text[256];
 
 	if (!answer->device_count)
 		return;
-	if (!devices_find(e->devices, answer->device_count, (const uint8_t(*)[16])answer->uuids, &devices,
-		    text, sizeof(text)))
+	switch (devices_find(e->devices, &there, &devices, text, sizeof(text))) {
+	case 0:
 		e->device = (unsigned)devices.list[0].index;
-	else
+		break;
+	case DEVICES_E_UNFIT:
+		find(e, "driver", LEVEL_ERROR, unfit_remedy(devices.left[0].unfit), "%s", text);
+		break;
+	default:
 		find(e, "configuration", LEVEL_ERROR, "correct the key devices", "%s", text);
+	}
 }
 
 /* The cost of the compute mode. @answer: the driver's; without devices if the driver was not
@@ -145,6 +154,20 @@ static void look_at_mode(struct examination *e, const struct probe_answer *answe
 		find(e, "compute_mode", LEVEL_OK, NULL, "several processes may have contexts");
 }
 
+static void look_at_gpus(struct examination *e, const struct probe_answer *answer)
+{
+	int fit = 0;
+
+	for (int i = 0; i < answer->device_count; i++)
+		if (answer->unfit[i])
+			find(e, "driver", LEVEL_WARNING, unfit_remedy(answer->unfit[i]),
+				"GPU %d cannot be served: %s", i, unfit_text(answer->unfit[i]));
+		else
+			fit++;
+	if (fit)
+		find(e, "driver", LEVEL_OK, NULL, "%d GPU%s can be served", fit, fit > 1 ? "s" : "");
+}
+
 static void look_at_driver(struct examination *e)
 {
 	char *shim = shim_directory(), **environment = heritage_environment(environ, shim, NULL);
@@ -167,8 +190,7 @@ static void look_at_driver(struct examination *e)
 			"it",
 			"no usable GPU: %s", answer.text);
 	else
-		find(e, "driver", LEVEL_OK, NULL, "%d GPU%s can be served", (int)answer.device_count,
-			answer.device_count > 1 ? "s" : "");
+		look_at_gpus(e, &answer);
 	heritage_environment_free(environment);
 	choose_device(e, &answer);
 	look_at_mode(e, &answer);
@@ -362,9 +384,25 @@ static void compare_with_machine(struct examination *e, unsigned count)
 
 	if (e->uses_gpu && count < gpus)
 		find(e, "devices", LEVEL_OK, NULL,
-			"the service has %u of the machine's %u GPUs (key devices): frmps-run hides the "
-			"others from programs",
+			"the service has %u of the machine's %u GPUs: frmps-run hides the others from "
+			"programs",
 			count, gpus);
+}
+
+/* What the driver says about them now may be something else. */
+static void look_at_left_out(struct examination *e)
+{
+	size_t index;
+	json_t *one;
+
+	json_array_foreach (json_object_get(e->status, "left_out"), index, one) {
+		char advice[256];
+
+		snprintf(advice, sizeof(advice), "%s; then restart the service",
+			field_text(one, "remedy", "-"));
+		find(e, "devices", LEVEL_WARNING, advice, "the service has left GPU %lld out: %s",
+			field_number(one, "gpu"), field_text(one, "reason", "-"));
+	}
 }
 
 /* The service's devices, each of which has a daemon of its own. */
@@ -445,6 +483,7 @@ int doctor_run(const struct doctor *doctor)
 	look_at_configuration(&e);
 	look_at_service(&e);
 	look_at_devices(&e);
+	look_at_left_out(&e);
 	look_at_limits(&e);
 	look_at_driver(&e);
 	look_at_exceptions(&e);

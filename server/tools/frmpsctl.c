@@ -174,6 +174,17 @@ static void print_swap(const json_t *swap)
 	puts("");
 }
 
+static void print_left_out(const json_t *left_out)
+{
+	size_t index;
+	json_t *one;
+
+	json_array_foreach (left_out, index, one)
+		printf("GPU %lld (%s) is left out: %s. To do: %s; then restart the service\n",
+			field_number(one, "gpu"), field_text(one, "uuid", "no UUID"),
+			field_text(one, "reason", "-"), field_text(one, "remedy", "-"));
+}
+
 static void print_status(const json_t *root)
 {
 	const json_t *device = json_object_get(root, "device"), *keeper = json_object_get(root, "keeper");
@@ -197,6 +208,9 @@ static void print_status(const json_t *root)
 		       "ends one\n",
 			field_number(root, "stop_ms") / 1000);
 	print_swap(json_object_get(root, "swap"));
+	/* Of several devices once. */
+	if (!field_number(device, "number"))
+		print_left_out(json_object_get(root, "left_out"));
 	print_proof(json_object_get(root, "proof"));
 	print_run_as(json_object_get(root, "run_as"));
 	if (!strcmp(field_text(device, "state", "-"), "failed"))

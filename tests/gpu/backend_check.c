@@ -625,6 +625,7 @@ int main(int argc, char **argv)
 	printf("probe: %s\n", probe.text);
 	if (code)
 		return 77;
+	check(probe.unfit[0] == UNFIT_NOT);
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	snprintf(queues, sizeof(queues), "%d", HERITAGE_QUEUES);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 1);

@@ -11,41 +11,48 @@
 static bool pool_open;
 
 /*
- * Compute modes. FRMPS_HOST_MODE names a file with the mode of all devices: default, exclusive or
- * prohibited. Contexts are locks on that file, which end with their processes: shared locks in the
- * default mode.
+ * Compute modes. FRMPS_HOST_MODE names a file with a letter for each device: default, exclusive,
+ * prohibited, or lost, a device that has no contexts any more. The last letter holds for those
+ * behind it, too. Contexts are locks on that file, which end with their processes: shared locks in
+ * the default mode.
  */
+
+enum mode { DEFAULT = 'd', EXCLUSIVE = 'e', PROHIBITED = 'p', LOST = 'l' };
 
 static int context_lock = -1;
 
 /* @ret_fd: the file, of the caller; -1: there is none */
-static CUcomputemode read_mode(int *ret_fd)
+static enum mode read_mode(int device, int *ret_fd)
 {
 	const char *path = getenv("FRMPS_HOST_MODE");
-	char first = 'd';
+	char modes[PLACE_DEVICES];
+	ssize_t count;
 
 	*ret_fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (path && (*ret_fd < 0 || pread(*ret_fd, &first, 1, 0) != 1))
-		return CU_COMPUTEMODE_PROHIBITED;
-	if (first == 'e')
-		return CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
-	return first == 'd' ? CU_COMPUTEMODE_DEFAULT : CU_COMPUTEMODE_PROHIBITED;
+	if (!path)
+		return DEFAULT;
+	count = *ret_fd < 0 ? 0 : pread(*ret_fd, modes, sizeof(modes), 0);
+	if (count <= 0)
+		return PROHIBITED;
+	return (enum mode)modes[device < count ? device : (int)count - 1];
 }
 
 /* As the driver does when a process makes a context. */
-static CUresult take_context(void)
+static CUresult take_context(int device)
 {
 	int fd;
-	CUcomputemode mode = read_mode(&fd);
-	bool taken = mode != CU_COMPUTEMODE_PROHIBITED;
+	enum mode mode = read_mode(device, &fd);
+	bool taken = mode == DEFAULT || mode == EXCLUSIVE;
 
 	if (taken && fd >= 0)
-		taken = !flock(fd, (mode == CU_COMPUTEMODE_DEFAULT ? LOCK_SH : LOCK_EX) | LOCK_NB);
+		taken = !flock(fd, (mode == DEFAULT ? LOCK_SH : LOCK_EX) | LOCK_NB);
 	if (!taken && fd >= 0)
 		close(fd);
 	if (taken)
 		context_lock = fd;
-	return taken ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
+	return taken	      ? CUDA_SUCCESS
+	       : mode == LOST ? CUDA_ERROR_ECC_UNCORRECTABLE
+			      : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
 static void drop_context(void)
@@ -62,21 +69,18 @@ static void drop_context(void)
 static CUresult probe(struct backend_probe *ret_probe)
 {
 	int fd;
-	CUcomputemode mode = read_mode(&fd);
 
-	if (fd >= 0)
-		close(fd);
-	*ret_probe = (struct backend_probe){.device_count = host_device_count(),
-		.exclusive = mode == CU_COMPUTEMODE_EXCLUSIVE_PROCESS ? UINT64_MAX : 0};
+	*ret_probe = (struct backend_probe){.device_count = host_device_count()};
 	for (int i = 0; i < ret_probe->device_count; i++) {
+		enum mode mode = read_mode(i, &fd);
+
+		if (fd >= 0)
+			close(fd);
+		ret_probe->exclusive |= (uint64_t)(mode == EXCLUSIVE) << i;
+		ret_probe->unfit[i] = mode == PROHIBITED ? UNFIT_PROHIBITED : UNFIT_NOT;
 		host_device_uuid(i, ret_probe->uuids[i]);
 		for (int k = 0; k < ret_probe->device_count; k++)
 			ret_probe->peers[i][k] = host_device_peer(i, k);
-	}
-	if (mode == CU_COMPUTEMODE_PROHIBITED) {
-		snprintf(ret_probe->text, sizeof(ret_probe->text),
-			"Device 0 cannot be served: its compute mode is PROHIBITED.");
-		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	snprintf(ret_probe->text, sizeof(ret_probe->text),
 		"The host backend runs kernels as C functions in a process of this machine.");
@@ -94,7 +98,7 @@ static CUresult open_executor(int device, struct backend_device *ret_device)
 
 	if (device < 0 || device >= host_device_count())
 		return CUDA_ERROR_INVALID_DEVICE;
-	code = take_context();
+	code = take_context(device);
 	if (!code)
 		code = host_faults_init();
 	if (!code)

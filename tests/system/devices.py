@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The tools beside a service with several devices: frmpsctl and the program that stands in for NVIDIA's, our NVML, the exporter,
-and frmps-run. Of two GPUs the second is two logical devices. And frmps-run beside a service that has one of two GPUs.
+and frmps-run. Of two GPUs the second is two logical devices. And frmps-run beside a service that has one of two GPUs, and one that
+has left out what cannot be served.
 
     devices.py BUILD      the build folder
 """
@@ -18,6 +19,7 @@ import unittest
 BUILD = sys.argv.pop(1)
 UUIDS = ['GPU-66726d70-7300-4000-8000-000000000001', 'GPU-66726d70-7300-4000-8000-000000000002',
          'GPU-66726d70-7300-4000-8001-000000000002']
+THIRD = 'GPU-66726d70-7300-4000-8000-000000000003'
 # A program on the device that it is given: prints the device's bytes, and works until its input ends.
 PROGRAM = r'''
 import ctypes, sys
@@ -94,17 +96,20 @@ def see_on_machine(gpus, *options, **variables):
     if done.returncode:
         raise AssertionError(done.stderr)
     listed, seen = json.loads(done.stdout)
-    return listed, [UUIDS.index('GPU-' + '-'.join((one[:8], one[8:12], one[12:16], one[16:20], one[20:]))) for one in seen]
+    return listed, [[*UUIDS, THIRD].index('GPU-' + '-'.join((one[:8], one[8:12], one[12:16], one[16:20], one[20:]))) for one in seen]
 
 
 class Service(unittest.TestCase):
     CONFIGURATION, COUNT = '', 0
+    GPUS, MODES = 2, 'd'  # tests/host/context.c
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.programs = []
-        os.environ.update(FRMPS_SOCKET=os.path.join(self.folder.name, 'frmps.sock'), FRMPS_HOST_DEVICES='2', FRMPS_NVML='',
-                          FRMPS_SHIM_DIR=os.path.join(BUILD, 'client'))
+        os.environ.update(FRMPS_SOCKET=os.path.join(self.folder.name, 'frmps.sock'), FRMPS_HOST_DEVICES=str(self.GPUS), FRMPS_NVML='',
+                          FRMPS_HOST_MODE=os.path.join(self.folder.name, 'modes'), FRMPS_SHIM_DIR=os.path.join(BUILD, 'client'))
+        with open(os.environ['FRMPS_HOST_MODE'], 'w', encoding='utf-8') as file:
+            file.write(self.MODES)
         configuration = os.path.join(self.folder.name, 'conf')
         with open(configuration, 'w', encoding='utf-8') as file:
             file.write(self.CONFIGURATION)
@@ -133,6 +138,13 @@ class Service(unittest.TestCase):
     def ask(*words):
         return run('frmpsctl', *words)
 
+    def program(self, device, **environment):
+        program = subprocess.Popen([sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1'), str(device)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        self.programs.append(program)
+        program.bytes = int(program.stdout.readline())
+        return program
+
 
 class Devices(Service):
     CONFIGURATION, COUNT = 'devices = 0,GPU-66726d70-7300-4000-8000-000000000002,1\n[device 2]\nmemory_limit = 1G\n', 3
@@ -144,13 +156,6 @@ class Devices(Service):
 
     def show(self, *words):
         return json.loads(self.good(*words, '--json'))
-
-    def program(self, device, **environment):
-        program = subprocess.Popen([sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1'), str(device)],
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
-        self.programs.append(program)
-        program.bytes = int(program.stdout.readline())
-        return program
 
     def clients(self):
         """Processes on each device."""
@@ -352,6 +357,56 @@ class OneOfTwo(Service):
         self.assertEqual(see_on_machine(2, CUDA_VISIBLE_DEVICES='0'), ('0', [1]))
         self.assertEqual(see_on_machine(2, CUDA_VISIBLE_DEVICES=UUIDS[1]), (UUIDS[1], [1]))
         self.assertEqual(on_machine(2, 'sh', '-c', 'echo "<$CUDA_VISIBLE_DEVICES>"', env={**os.environ, 'CUDA_VISIBLE_DEVICES': ''}).stdout, '<>\n')
+
+
+class LeftOut(Service):
+    """One of three GPUs cannot be served."""
+    CONFIGURATION, COUNT = '[device 1]\nmemory_limit = 1G\n[device 2]\nmemory_limit = 2G\n', 2
+    GPUS, MODES = 3, 'dpd'
+
+    def test_it_is_named(self):
+        said = f'GPU 1 ({UUIDS[1]}) is left out: its compute mode is PROHIBITED. To do: nvidia-smi -c DEFAULT; then restart the service\n'
+        self.assertEqual(self.ask('status').stdout.count(said), 1)
+        shown = json.loads(self.ask('status', '--json').stdout)
+        self.assertEqual([one['device']['uuid'] for one in shown], [UUIDS[0], THIRD])
+        for one in shown:
+            self.assertEqual([(gpu['gpu'], gpu['uuid']) for gpu in one['left_out']], [(1, UUIDS[1])])
+        self.assertRegex(self.ask('doctor').stdout, r'warning  devices +the service has left GPU 1 out: its compute mode is PROHIBITED\. To do: ')
+        self.log.seek(0)
+        self.assertEqual(self.log.read().count('GPU 1 is left out'), 1)
+
+    def test_sections_mean_the_same_gpus(self):
+        self.assertEqual(self.program(1).bytes, 2 << 30)
+
+    @unittest.skipUnless(HAS_MACHINES, 'mount namespaces are not permitted')
+    def test_programs_see_the_others(self):
+        self.assertEqual(see_on_machine(3), (f'{UUIDS[0]},{THIRD}', [0, 3]))
+
+
+class OneIsLeft(Service):
+    """Two of three GPUs cannot be served, and the first becomes so only at its first context."""
+    COUNT = 1
+    GPUS, MODES = 3, 'ldp'
+
+    def is_ready(self):
+        return 'ready: 1 of 2 devices' in self.said()
+
+    def said(self):
+        with open(self.log.name, encoding='utf-8') as log:
+            return log.read()
+
+    def test_programs_see_it(self):
+        self.assertEqual(self.ask('--device', '1', 'status').returncode, 0)
+        done = run('frmps-run', sys.executable, '-c', SEE, os.path.join(BUILD, 'client', 'libcuda.so.1'), env={**os.environ, 'FRMPS_LOG': 'off'})
+        self.assertEqual(json.loads(done.stdout)[1], [UUIDS[1][4:].replace('-', '')])
+        self.assertIn('device 0 of 2 does not answer', self.ask('doctor').stdout)
+
+    def test_the_other_comes_once_it_can_be_served(self):
+        with open(os.environ['FRMPS_HOST_MODE'], 'w', encoding='utf-8') as file:
+            file.write('ddp')
+        while self.ask('--device', '0', 'ping').returncode:
+            pass
+        self.assertEqual(self.program(1).bytes, 4 << 30)
 
 
 if __name__ == '__main__':

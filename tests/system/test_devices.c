@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "protocol/place.h"
+#include "tests/lib/folder.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -610,6 +611,31 @@ TEST(devices, a_device_that_is_not_there_is_named)
 {
 	ck_assert(fails_to_start("2", "devices = 0,2\n"));
 	ck_assert(fails_to_start("2", "devices = GPU-00\n"));
+}
+
+/* An operator who names a device wants that one. Modes: tests/host/context.c */
+static const struct {
+	const char *modes, *configuration, *says;
+	int code;
+} unserved[] = {
+	{"dp", "0,1", "devices: GPU 1 cannot be served: its compute mode is PROHIBITED. To do: ", 69},
+	{"dl", "0,1", "device 1 is not served (exit code 1): the service does not start", 1},
+	{"p", "all", "cannot be served: its compute mode is PROHIBITED. To do: ", 69},
+	{"l", "all", "the service does not start: no device is served", 1},
+};
+
+TEST_LOOP(devices, what_is_needed_is_needed, 0, sizeof(unserved) / sizeof(unserved[0]))
+{
+	char line[1024];
+
+	snprintf(line, sizeof(line),
+		"printf %s >modes; FRMPS_HOST_DEVICES=2 FRMPS_HOST_MODE=modes %s --config /dev/null "
+		"--backend %s --socket $PWD/sock --devices %s 2>said; test $? = %d && grep -q '%s' said",
+		unserved[_i].modes, getenv("FRMPS_TEST_SERVER"), service_backend(),
+		unserved[_i].configuration, unserved[_i].code, unserved[_i].says);
+	folder_enter();
+	folder_shell(line);
+	folder_leave();
 }
 
 int main(void)

@@ -25,7 +25,7 @@
 #define OTHER	12345
 
 static struct service service;
-static char mode[256]; /* the file that has it */
+static char mode[256]; /* the file that has it (tests/host/context.c) */
 
 static void set_mode(const char *name)
 {
@@ -42,7 +42,7 @@ static void set_up(void)
 
 	ck_assert_int_eq(chmod(folder, 0755), 0);
 	snprintf(mode, sizeof(mode), "%s/mode", folder);
-	set_mode("exclusive");
+	set_mode("e");
 	ck_assert_int_eq(chmod(mode, 0644), 0);
 	setenv("FRMPS_HOST_MODE", mode, 1);
 	setenv("FRMPS_HOST_FAULTS", "named", 1);
@@ -259,7 +259,7 @@ TEST(exclusive, a_prohibited_device_is_not_served)
 {
 	char line[512];
 
-	set_mode("prohibited");
+	set_mode("p");
 	snprintf(line, sizeof(line),
 		"%s --config /dev/null --backend %s --socket %s.sock 2>said; test $? = 69 && grep -q "
 		"'compute mode is PROHIBITED' said",

@@ -57,7 +57,7 @@ static CUresult start(int ordinal)
 	opening_spent("driver");
 	if (!code)
 		code = driver.device_get(&cuda.device, ordinal);
-	if (!code && cuda_device_lacks(cuda.device))
+	if (!code && cuda_device_unfit(cuda.device) != UNFIT_NOT)
 		code = CUDA_ERROR_NOT_SUPPORTED;
 	return code;
 }

@@ -67,9 +67,8 @@ static inline uint64_t cuda_function_entry(CUfunction function)
 CUresult cuda_probe(struct backend_probe *ret_probe);
 
 /* device.c */
-/** Names the missing properties of a device that cannot be served, in a few words; NULL: none.
- * Needs cuInit only. */
-const char *cuda_device_lacks(CUdevice device);
+/** Why the device cannot be served; UNFIT_NOT: it can. Needs cuInit only. */
+enum unfit cuda_device_unfit(CUdevice device);
 /** True if the device's compute mode allows a context to one process alone. Needs cuInit only. */
 bool cuda_device_is_exclusive(CUdevice device);
 /** Reads the properties of the device for programs; the context is current. */

@@ -15,26 +15,28 @@ static int attribute(CUdevice device, int id)
 	return driver.device_attribute(&value, (CUdevice_attribute)id, device) ? 0 : value;
 }
 
-const char *cuda_device_lacks(CUdevice device)
+enum unfit cuda_device_unfit(CUdevice device)
 {
 	static const struct {
 		CUdevice_attribute id;
-		const char *what;
+		enum unfit without;
 	} needed[] = {
-		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "unified addressing"},
-		{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management"},
-		{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-			"memory shared by descriptors"},
-		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, "64-bit stream memory operations"},
-		{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, "registration of host memory"},
+		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, UNFIT_ADDRESSING},
+		{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, UNFIT_VIRTUAL},
+		{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, UNFIT_DESCRIPTORS},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, UNFIT_STREAM_OPS},
+		{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, UNFIT_REGISTRATION},
 	};
+	int mode;
 
+	if (driver.device_attribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device))
+		return UNFIT_SILENT;
+	if (mode == CU_COMPUTEMODE_PROHIBITED)
+		return UNFIT_PROHIBITED;
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!attribute(device, needed[i].id))
-			return needed[i].what;
-	if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
-		return "a compute mode in which it can be used: it is PROHIBITED (nvidia-smi -c DEFAULT)";
-	return NULL;
+			return needed[i].without;
+	return UNFIT_NOT;
 }
 
 bool cuda_device_is_exclusive(CUdevice device)

@@ -57,15 +57,28 @@ static void examine_peers(struct backend_probe *probe)
 {
 	for (int i = 0; i < probe->device_count; i++)
 		for (int k = 0; k < probe->device_count; k++)
-			probe->peers[i][k] = i == k ? wire_peer(true, 0) : examine_peer(i, k);
+			if (probe->unfit[i] == UNFIT_NOT && probe->unfit[k] == UNFIT_NOT)
+				probe->peers[i][k] = i == k ? wire_peer(true, 0) : examine_peer(i, k);
+}
+
+static void examine_device(struct backend_probe *probe, int i)
+{
+	CUdevice device;
+	CUuuid uuid;
+
+	if (driver.device_get(&device, i) || driver.device_uuid(&uuid, device)) {
+		probe->unfit[i] = UNFIT_SILENT;
+		return;
+	}
+	memcpy(probe->uuids[i], uuid.bytes, sizeof(probe->uuids[i]));
+	probe->unfit[i] = (uint8_t)cuda_device_unfit(device);
+	if (cuda_device_is_exclusive(device))
+		probe->exclusive |= UINT64_C(1) << i;
 }
 
 static CUresult examine(struct backend_probe *probe)
 {
 	CUresult code = driver_open(probe->text, sizeof(probe->text));
-	const char *lacking;
-	CUdevice device;
-	CUuuid uuid;
 	int count = 0;
 
 	if (code)
@@ -82,20 +95,8 @@ static CUresult examine(struct backend_probe *probe)
 	}
 	if (count > (int)PLACE_DEVICES)
 		count = (int)PLACE_DEVICES;
-	for (int i = 0; i < count; i++) {
-		code = driver.device_get(&device, i);
-		if (!code)
-			code = driver.device_uuid(&uuid, device);
-		lacking = code ? "an answer from the driver" : cuda_device_lacks(device);
-		if (lacking) {
-			snprintf(probe->text, sizeof(probe->text), "Device %d cannot be served: it lacks %s.",
-				i, lacking);
-			return code ? code : CUDA_ERROR_NOT_SUPPORTED;
-		}
-		memcpy(probe->uuids[i], uuid.bytes, sizeof(probe->uuids[i]));
-		if (cuda_device_is_exclusive(device))
-			probe->exclusive |= UINT64_C(1) << i;
-	}
+	for (int i = 0; i < count; i++)
+		examine_device(probe, i);
 	probe->device_count = count;
 	examine_peers(probe);
 	snprintf(probe->text, sizeof(probe->text), "%d device%s, driver for CUDA %d.%d in %.160s.", count,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -98,7 +99,7 @@ static int serve_all_but_one(void *context, unsigned number)
 	return serve(context, number);
 }
 
-static void run(int (*serves)(void *context, unsigned number))
+static void run(enum parent_needs needs, int (*serves)(void *context, unsigned number))
 {
 	parent = fork();
 	if (!parent) {
@@ -107,7 +108,7 @@ static void run(int (*serves)(void *context, unsigned number))
 		/* It ends with a test that fails, and its members with it. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		log_set_descriptor(open("/dev/null", O_WRONLY | O_CLOEXEC));
-		_exit(parent_run(COUNT, serves, NULL));
+		_exit(parent_run(COUNT, needs, serves, NULL));
 	}
 }
 
@@ -145,7 +146,7 @@ TEST(parent, all_are_ready_together_and_end_together)
 {
 	pid_t pids[COUNT];
 
-	run(serve);
+	run(PARENT_ALL, serve);
 	await_starts(COUNT, pids);
 	await_state("READY=1");
 	kill(parent, SIGTERM);
@@ -159,7 +160,7 @@ TEST(parent, who_fails_starts_again_alone)
 {
 	pid_t pids[COUNT], later[COUNT] = {0};
 
-	run(serve);
+	run(PARENT_ALL, serve);
 	await_starts(COUNT, pids);
 	await_state("READY=1");
 	kill(pids[1], SIGKILL);
@@ -177,7 +178,7 @@ TEST(parent, nothing_of_who_failed_is_left)
 	struct pollfd wait = {.events = POLLIN};
 	int ended;
 
-	run(serve_with_child);
+	run(PARENT_ALL, serve_with_child);
 	await_starts(2, pids);
 	wait.fd = (int)syscall(SYS_pidfd_open, pids[0], 0);
 	ck_assert_int_ge(wait.fd, 0);
@@ -193,8 +194,51 @@ TEST(parent, nothing_of_who_failed_is_left)
 
 TEST(parent, a_device_that_cannot_be_served_ends_the_start)
 {
-	run(serve_all_but_one);
+	run(PARENT_ALL, serve_all_but_one);
 	ck_assert_int_eq(code_of_parent(), EX_UNAVAILABLE);
+}
+
+/* One of them fails, but may be served later. */
+static int serve_all_but_one_now(void *context, unsigned number)
+{
+	static const char name[] = "tried"; /* in the folder of the test */
+
+	if (number == 1 && mkdir(name, 0700) == 0)
+		_exit(EXIT_FAILURE);
+	return serve(context, number);
+}
+
+TEST(parent, a_device_that_fails_at_the_start_comes_later)
+{
+	pid_t pids[COUNT] = {0};
+
+	run(PARENT_SOME, serve_all_but_one_now);
+	await_starts(COUNT - 1, pids);
+	ck_assert_int_eq(pids[1], 0);
+	await_state("READY=1");
+	await_starts(1, pids);
+	ck_assert_int_gt(pids[1], 0);
+	kill(parent, SIGTERM);
+	ck_assert_int_eq(code_of_parent(), 0);
+}
+
+/* A wrong configuration is wrong for all. */
+TEST(parent, a_failure_for_good_ends_the_start)
+{
+	run(PARENT_SOME, serve_all_but_one);
+	ck_assert_int_eq(code_of_parent(), EX_UNAVAILABLE);
+}
+
+static int serve_none(void *context, unsigned number)
+{
+	(void)context;
+	_exit(EXIT_FAILURE + (int)number);
+}
+
+TEST(parent, without_a_device_nothing_starts)
+{
+	run(PARENT_SOME, serve_none);
+	ck_assert_int_eq(code_of_parent(), EXIT_FAILURE);
 }
 
 /* An operator's quit: each of them ends by itself. */
@@ -203,7 +247,7 @@ TEST(parent, whoever_is_asked_to_end_does_not_start_again)
 	struct pollfd wait = {.fd = starts[0], .events = POLLIN};
 	pid_t pids[COUNT];
 
-	run(serve);
+	run(PARENT_ALL, serve);
 	await_starts(COUNT, pids);
 	await_state("READY=1");
 	for (unsigned i = 0; i < COUNT; i++)
@@ -219,7 +263,7 @@ TEST(parent, nobody_outlives_the_parent)
 	char byte;
 
 	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-	run(serve);
+	run(PARENT_ALL, serve);
 	await_starts(COUNT, pids);
 	kill(parent, SIGKILL);
 	ck_assert_int_eq(waitpid(parent, &status, 0), parent);

@@ -42,10 +42,10 @@ TEST(probe, a_driver_that_crashes_is_an_answer)
 TEST(probe, what_a_driver_says_is_an_answer)
 {
 	ask("test \"$*\" = '--role=probe --backend=cuda --control-fd=3' && "
-	    "{ printf '\\002\\000\\000\\000\\000\\000\\000\\000\\002'; head -c 5383 /dev/zero; } | "
-	    "dd bs=5392 iflag=fullblock >&3 2>/dev/null",
+	    "{ printf '\\002\\000\\000\\000\\000\\000\\000\\000\\002'; head -c 5447 /dev/zero; } | "
+	    "dd bs=5456 iflag=fullblock >&3 2>/dev/null",
 		PATIENCE_MS);
-	ck_assert_uint_eq(sizeof(answer), 5392);
+	ck_assert_uint_eq(sizeof(answer), 5456);
 	ck_assert_int_eq(answer.device_count, 2);
 	ck_assert_uint_eq(answer.exclusive, 2);
 	ck_assert_str_eq(answer.text, "");
