@@ -12,6 +12,7 @@
 #include "client/link/control.h"
 #include "client/state/function.h"
 #include "client/state/session.h"
+#include "protocol/hash.h"
 
 #define PLACES 256u
 
@@ -35,11 +36,8 @@ static size_t question_bytes(const struct occupancy *question)
 
 static struct entry *entry_of(const struct client_function *function, const struct occupancy *question)
 {
-	const uint8_t *bytes = (const uint8_t *)question;
-	uint64_t hash = UINT64_C(14695981039346656037) ^ function->serial;
+	uint64_t hash = hash_add(HASH_START ^ function->serial, question, question_bytes(question));
 
-	for (size_t i = 0; i < question_bytes(question); ++i)
-		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
 	return &entries[(hash ^ hash >> 32) % PLACES];
 }
 

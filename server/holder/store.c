@@ -26,6 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "protocol/hash.h"
 #include "server/holder/holder.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -108,27 +109,11 @@ static unsigned class_of(size_t bytes)
 	return shift;
 }
 
-/* FNV-1a, eight bytes at a time where possible. */
-static uint64_t mix(uint64_t sum, const void *bytes, size_t count)
-{
-	const uint8_t *at = bytes;
-	uint64_t word;
-
-	for (; count >= sizeof(word); at += sizeof(word), count -= sizeof(word)) {
-		memcpy(&word, at, sizeof(word));
-		sum = (sum ^ word) * UINT64_C(0x100000001b3);
-		sum ^= sum >> 29;
-	}
-	for (; count; at++, count--)
-		sum = (sum ^ *at) * UINT64_C(0x100000001b3);
-	return sum;
-}
-
 static uint64_t checksum(const struct record *record, uint32_t type)
 {
 	const uint64_t head[] = {type, record->bytes, record->key, record->version};
 
-	return mix(mix(UINT64_C(0xcbf29ce484222325), head, sizeof(head)), record->payload, record->bytes);
+	return hash_add(hash_add(HASH_START, head, sizeof(head)), record->payload, record->bytes);
 }
 
 /*
