@@ -662,17 +662,68 @@ void fake_take_over(struct session *session, uint32_t generation)
 	word_release(&session->view.server->state, SHM_SESSION_RUNNING);
 }
 
-void fake_take_all_over(struct fake *fake, struct fake_child *executor)
+/* Activate is in fake->message. */
+static void answer_activate(struct fake *fake, struct fake_child *executor)
 {
-	const struct wire_activate *activate = &fake_expect(fake, executor->socket, WIRE_ACTIVATE)->activate;
-	uint64_t values[WINDOW_COUNT];
+	const struct wire_activate *activate = &fake->message.activate;
+	uint64_t values[WINDOW_COUNT] = {0};
 
-	for (uint32_t i = 0; i < activate->sessions.count; i++) {
-		values[i] = 0;
+	for (uint32_t i = 0; i < activate->sessions.count; i++)
 		fake_take_over(
 			daemon_find_session(&fake->daemon, activate->sessions.at[i]), activate->generation);
-	}
 	fake_reply(fake, executor->socket, fake->message.id, 0, values, activate->sessions.count);
+}
+
+void fake_take_all_over(struct fake *fake, struct fake_child *executor)
+{
+	fake_expect(fake, executor->socket, WIRE_ACTIVATE);
+	answer_activate(fake, executor);
+}
+
+void fake_play_answer(struct fake *fake, struct fake_child *child)
+{
+	const uint64_t memory[2] = {UINT64_C(1) << 35, UINT64_C(1) << 36}, done = 1;
+
+	switch (fake->message.type) {
+	case WIRE_QUERY_MEMORY:
+		fake_reply(fake, child->socket, fake->message.id, 0, memory, 2);
+		break;
+	case WIRE_CREATE_CHUNK:
+		fake_give_chunk(child, fake->message.id, ++fake->handles);
+		fake_turn(fake);
+		break;
+	case WIRE_ACTIVATE:
+		answer_activate(fake, child);
+		break;
+	case WIRE_CLOSE_SESSION:
+	case WIRE_DETACH_SESSION:
+		fake_reply(fake, child->socket, fake->message.id, 0, &done, 1);
+		break;
+	case WIRE_SHUTDOWN:
+		break;
+	default:
+		fake_reply(fake, child->socket, fake->message.id, 0, NULL, 0);
+		break;
+	}
+}
+
+struct fake_child *fake_child_of(struct fake *fake, const struct worker *worker)
+{
+	for (unsigned i = 0; i < fake->child_count; i++)
+		if (worker && fake->children[i].worker == worker)
+			return &fake->children[i];
+	return NULL;
+}
+
+struct fake_child *fake_find_executor(struct fake *fake, bool active)
+{
+	for (unsigned i = 0; i < fake->child_count; i++) {
+		struct worker *worker = fake->children[i].worker;
+
+		if (worker && worker->domain && (worker == worker->domain->active) == active)
+			return &fake->children[i];
+	}
+	return NULL;
 }
 
 void fake_welcome(struct fake *fake, struct fake_client *client)

@@ -4,66 +4,33 @@
 
 #include "server/daemon/depart.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/config/config.h"
 #include "server/daemon/handover.h"
 #include "server/door/visitor.h"
 #include "server/session/session.h"
 #include "server/transfer.h"
-#include "tests/lib/folder.h"
+#include "tests/unit/server/daemon/receiver.h"
 #include "tests/unit/server/session/fixture.h"
 
-static struct transfers *transfers;
 static struct session *session;
-static int listener, receiver; /* the sockets of the other daemon */
-static int ends;
-static int32_t code;
-static char text[400];
-
-static void on_done(void *context, int32_t result, const char *reason)
-{
-	(void)context;
-	ends++;
-	code = result;
-	snprintf(text, sizeof(text), "%s", reason);
-}
 
 static void set_up(void)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char path[80];
-
 	fake_with_records = true;
 	join();
-	snprintf(path, sizeof(path), "%s/frmps.sock", folder_enter());
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s.1", path);
-	transfers = transfers_new();
-	snprintf(fake->config.socket, sizeof(fake->config.socket), "%s", path);
-	fake->heritage.count = 2;
-	fake->heritage.transfers = transfers;
-	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	ck_assert_int_eq(listen(listener, 4), 0);
-	receiver = -1;
-	ends = code = 0;
+	receiver_open(0);
 	session = fake_session(fake, 0);
 }
 
 static void tear_down(void)
 {
-	if (receiver >= 0)
-		close(receiver);
-	close(listener);
+	receiver_hang_up();
 	part();
-	munmap(transfers, sizeof(*transfers));
-	folder_leave();
+	receiver_close();
 }
 
 /* Expects a step of the giver. Its descriptors are closed with the next message. */
@@ -149,8 +116,7 @@ static struct transfer hand(void)
 
 static void hang_up(void)
 {
-	close(receiver);
-	receiver = -1;
+	receiver_hang_up();
 	FAKE_SKIP_WHILE(fake, !ends);
 }
 

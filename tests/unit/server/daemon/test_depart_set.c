@@ -5,11 +5,8 @@
 #include "server/daemon/depart.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
@@ -17,10 +14,9 @@
 #include "server/daemon/handover.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
-#include "server/session/window.h"
 #include "server/standby/swap.h"
 #include "server/transfer.h"
-#include "tests/lib/folder.h"
+#include "tests/unit/server/daemon/receiver.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define MEMBERS 2
@@ -41,74 +37,21 @@ enum death {
 	DEATHS
 };
 
-static struct transfers *transfers;
 static struct fake_client members[MEMBERS];
 static uint64_t numbers[MEMBERS];
 static bool is_gone[MEMBERS];
-static int listener, receiver; /* the sockets of the other daemon */
-static uint32_t taken;	       /* number of the transfer that the receiver has taken; 0: none */
-static uint32_t asked;	       /* sessions in the latest bundle */
-static bool waits;	       /* the receiver, with its answer to the question */
-static int ends;
-static int32_t code;
-static char text[400];
-
-static void on_done(void *context, int32_t result, const char *reason)
-{
-	(void)context;
-	ends++;
-	code = result;
-	snprintf(text, sizeof(text), "%s", reason);
-}
-
+static uint32_t taken; /* number of the transfer that the receiver has taken; 0: none */
+static uint32_t asked; /* sessions in the latest bundle */
+static bool waits;     /* the receiver, with its answer to the question */
 /*
  * The children
  */
 
 static unsigned mapped[FAKE_CHILDREN_MAX];
 
-static void reply(const struct fake_child *child, const uint64_t *values, uint32_t count)
-{
-	fake_reply(fake, child->socket, fake->message.id, 0, values, count);
-}
-
-static void take_over(const struct fake_child *child)
-{
-	const struct wire_activate *wish = &fake->message.activate;
-	uint64_t values[WINDOW_COUNT] = {0};
-
-	for (uint32_t i = 0; i < wish->sessions.count; i++)
-		fake_take_over(daemon_find_session(&fake->daemon, wish->sessions.at[i]), wish->generation);
-	reply(child, values, wish->sessions.count);
-}
-
 static void answer(unsigned index)
 {
-	static uint64_t handles;
-	const struct fake_child *child = &fake->children[index];
-	const uint64_t memory[2] = {UINT64_C(1) << 35, UINT64_C(1) << 36}, done = 1;
-
-	switch (fake->message.type) {
-	case WIRE_QUERY_MEMORY:
-		reply(child, memory, 2);
-		break;
-	case WIRE_CREATE_CHUNK:
-		fake_give_chunk(&fake->children[index], fake->message.id, ++handles);
-		fake_turn(fake);
-		break;
-	case WIRE_ACTIVATE:
-		take_over(child);
-		break;
-	case WIRE_CLOSE_SESSION:
-	case WIRE_DETACH_SESSION:
-		reply(child, &done, 1);
-		break;
-	case WIRE_SHUTDOWN:
-		break;
-	default:
-		reply(child, NULL, 0);
-		break;
-	}
+	fake_play_answer(fake, &fake->children[index]);
 }
 
 static void start_up(struct fake_child *child)
@@ -121,13 +64,6 @@ static struct fake_play play = {.mapped = mapped, .start = start_up, .answer = a
 /*
  * The receiver
  */
-
-static void hang_up(void)
-{
-	if (receiver >= 0)
-		close(receiver);
-	receiver = -1;
-}
 
 static void say_yes(void)
 {
@@ -228,26 +164,13 @@ static void share(void)
 
 static void set_up(void)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char path[80];
-
 	memset(play.started, 0, sizeof(play.started));
 	memset(play.latest, 0, sizeof(play.latest));
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->config.swap_host_bytes = UINT64_C(1) << 40;
-	snprintf(path, sizeof(path), "%s/frmps.sock", folder_enter());
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s.1", path);
-	transfers = transfers_new();
-	snprintf(fake->config.socket, sizeof(fake->config.socket), "%s", path);
-	fake->heritage.count = 2;
-	fake->heritage.transfers = transfers;
-	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	ck_assert_int_eq(listen(listener, 4), 0);
-	receiver = -1;
-	ends = code = 0;
+	receiver_open(SOCK_NONBLOCK);
 	taken = asked = 0;
 	waits = false;
 	fake_play_all(fake, &play);
@@ -275,32 +198,22 @@ static void leave(int i)
 
 static void tear_down(void)
 {
-	hang_up();
+	receiver_hang_up();
 	for (int i = 0; i < MEMBERS; i++)
 		leave(i);
 	play_all();
 	packet_close_fds(&fake->packet);
 	fake_free(fake);
-	close(listener);
-	munmap(transfers, sizeof(*transfers));
-	folder_leave();
+	receiver_close();
 }
 
 /*
  * Deaths
  */
 
-static struct fake_child *child_of(const struct worker *worker)
-{
-	for (unsigned i = 0; i < fake->child_count; i++)
-		if (worker && fake->children[i].worker == worker)
-			return &fake->children[i];
-	return NULL;
-}
-
 static void kill_child(const struct worker *worker)
 {
-	struct fake_child *child = child_of(worker);
+	struct fake_child *child = fake_child_of(fake, worker);
 
 	if (child)
 		fake_reap(fake, child, SIGKILL);
@@ -317,7 +230,7 @@ static void die(enum death death)
 	else if (death == DEATH_FIRST || death == DEATH_SECOND)
 		leave(death == DEATH_SECOND);
 	else if (death == DEATH_RECEIVER)
-		hang_up();
+		receiver_hang_up();
 }
 
 static bool is_at_rest(int i)

@@ -31,9 +31,8 @@ static struct fake *fake;
 static struct fake_client clients[2];
 static bool is_here[2]; /* the clients */
 static unsigned mapped[FAKE_CHILDREN_MAX];
-static uint64_t handles; /* given out */
-static bool no_device;	 /* executors that start cannot open it */
-static bool is_endless;	 /* the work of the first session */
+static bool no_device;	/* executors that start cannot open it */
+static bool is_endless; /* the work of the first session */
 /* Orders, by their numbers: the latest, how many before it were answered, its own answer. */
 static uintptr_t latest_order;
 static int overtaken, code;
@@ -57,74 +56,54 @@ static void on_done(void *context, int32_t result, const char *reason)
  * The children
  */
 
-static void reply(struct fake_child *child, int32_t result, const uint64_t *values, uint32_t count)
-{
-	fake_reply(fake, child->socket, fake->message.id, result, values, count);
-}
-
-static void take_over(struct fake_child *child)
+/* Nothing was on the device. */
+static void expect_nothing_to_recover(void)
 {
 	const struct wire_activate *wish = &fake->message.activate;
-	uint64_t values[WINDOW_COUNT] = {0};
 
-	for (uint32_t i = 0; i < wish->sessions.count; i++) {
-		/* Nothing was on the device. */
+	for (uint32_t i = 0; i < wish->sessions.count; i++)
 		ck_assert_uint_eq(wish->recover.at[i], SESSION_RECOVER_NOTHING);
-		fake_take_over(daemon_find_session(&fake->daemon, wish->sessions.at[i]), wish->generation);
-	}
-	reply(child, 0, values, wish->sessions.count);
 }
 
-/* Out of HERE the executor waits for the session's work, whatever it is asked for then. */
-static void carry(struct fake_child *child)
+/* Out of HERE the executor waits for the session's work, whatever it is asked for then. Return: true
+ * if that work does not end */
+static bool refuses_to_carry(const struct fake_child *child)
 {
 	const struct wire_message answer = {.type = WIRE_REPLY,
 		.id = fake->message.id,
 		.reply = {.code = CUDA_ERROR_NOT_READY, .text = "its work on the device does not end"}};
+	const bool refuses = is_endless && !fake->message.carry.into && fake->message.session == 1;
 
-	if (is_endless && !fake->message.carry.into && fake->message.session == 1)
+	if (refuses)
 		fake_send(fake, child->socket, &answer, NULL, 0);
-	else
-		reply(child, 0, NULL, 0);
+	return refuses;
 }
 
 static void answer(unsigned index)
 {
 	struct fake_child *child = &fake->children[index];
-	const uint64_t memory[2] = {UINT64_C(1) << 35, UINT64_C(1) << 36}, closed = 1;
 
 	switch (fake->message.type) {
+	case WIRE_CARRY_MEMORY:
+		if (refuses_to_carry(child))
+			return;
+		break;
 	case WIRE_MAP_MEMORY:
 		mapped[index]++;
-		reply(child, 0, NULL, 0);
 		break;
 	case WIRE_UNMAP_MEMORY:
 		mapped[index] -= mapped[index] > 0;
-		reply(child, 0, NULL, 0);
-		break;
-	case WIRE_CARRY_MEMORY:
-		carry(child);
-		break;
-	case WIRE_QUERY_MEMORY:
-		reply(child, 0, memory, 2);
-		break;
-	case WIRE_CREATE_CHUNK:
-		fake_give_chunk(child, fake->message.id, ++handles);
-		fake_turn(fake);
 		break;
 	case WIRE_ACTIVATE:
-		take_over(child);
+		expect_nothing_to_recover();
 		break;
 	case WIRE_CLOSE_SESSION:
 		mapped[index] = fake->message.session == 1 ? 0 : mapped[index];
-		reply(child, 0, &closed, 1);
-		break;
-	case WIRE_SHUTDOWN:
 		break;
 	default:
-		reply(child, 0, NULL, 0);
 		break;
 	}
+	fake_play_answer(fake, child);
 }
 
 static void start_up(struct fake_child *child)
@@ -180,7 +159,6 @@ static void boot(void)
 	memset(mapped, 0, sizeof(mapped));
 	memset(play.started, 0, sizeof(play.started));
 	memset(play.latest, 0, sizeof(play.latest));
-	handles = 0;
 	no_device = is_endless = false;
 	latest_order = 0;
 	overtaken = 0;
@@ -198,7 +176,7 @@ static void boot(void)
 	for (unsigned i = 0; i < CHUNKS; i++)
 		map(i);
 	serve_all();
-	ck_assert_uint_eq(handles, CHUNKS + SINKS);
+	ck_assert_uint_eq(fake->handles, CHUNKS + SINKS);
 }
 
 static void end(void)
@@ -210,17 +188,6 @@ static void end(void)
 	serve_all();
 	packet_close_fds(&fake->packet);
 	fake_free(fake);
-}
-
-static struct fake_child *find(bool active)
-{
-	for (unsigned i = 0; i < fake->child_count; i++) {
-		struct worker *worker = fake->children[i].worker;
-
-		if (worker && worker->domain && (worker == worker->domain->active) == active)
-			return &fake->children[i];
-	}
-	return NULL;
 }
 
 static unsigned count_children(void)
@@ -492,7 +459,7 @@ TEST(drain, the_device_may_fail)
 	boot();
 	begin(device_drain_begin);
 	AWAIT(fake->daemon.health.state == DEVICE_DRAINED);
-	fake_send(fake, find(true)->socket, &lost, NULL, 0);
+	fake_send(fake, fake_find_executor(fake, true)->socket, &lost, NULL, 0);
 	AWAIT(is_answered);
 	ck_assert_int_eq(code, 0);
 	expect_drained();
@@ -516,15 +483,6 @@ TEST(drain, the_device_may_fail)
  * Kills
  */
 
-static struct fake_child *find_keeper(void)
-{
-	for (unsigned i = 0; i < fake->child_count; i++)
-		if (fake->children[i].worker && fake->children[i].worker == fake->daemon.keeper)
-			return &fake->children[i];
-	return NULL;
-}
-
-/* It may not be there. */
 static void reap(struct fake_child *child)
 {
 	if (!child)
@@ -540,13 +498,13 @@ static void strike(enum kind kind)
 		ck_assert_int_eq(fake_come_back(fake), 0);
 		break;
 	case ACTIVE:
-		reap(find(true));
+		reap(fake_find_executor(fake, true));
 		break;
 	case STANDBY:
-		reap(find(false));
+		reap(fake_find_executor(fake, false));
 		break;
 	case KEEPER:
-		reap(find_keeper());
+		reap(fake_child_of(fake, fake->daemon.keeper));
 		break;
 	case CLIENT:
 		fake_leave(fake, &clients[0]);

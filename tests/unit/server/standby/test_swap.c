@@ -39,7 +39,6 @@ static struct fake *fake;
 static struct fake_client client;
 static struct session *session;
 static unsigned mapped[FAKE_CHILDREN_MAX]; /* bit i: place i */
-static uint64_t handles;		   /* given out */
 static unsigned live;			   /* of these, not released */
 static unsigned carried[2];
 static uint64_t free_bytes;
@@ -137,63 +136,44 @@ static void carry(unsigned index)
 	reply(&fake->children[index], 0, NULL, 0);
 }
 
-static void take_over(struct fake_child *child)
-{
-	const struct wire_activate *wish = &fake->message.activate;
-	uint64_t values[WINDOW_COUNT] = {0};
-
-	for (uint32_t i = 0; i < wish->sessions.count; i++)
-		fake_take_over(daemon_find_session(&fake->daemon, wish->sessions.at[i]), wish->generation);
-	reply(child, 0, values, wish->sessions.count);
-}
-
 static void answer(unsigned index)
 {
 	struct fake_child *child = &fake->children[index];
 	const uint64_t room = chunks_most == UINT_MAX ? free_bytes
 			      : live < chunks_most    ? (chunks_most - live) * BYTES
 						      : 0;
-	const uint64_t memory[2] = {room, UINT64_C(1) << 36}, closed = 1;
+	const uint64_t memory[2] = {room, UINT64_C(1) << 36};
 
 	switch (fake->message.type) {
 	case WIRE_MAP_MEMORY:
 		map(index, false);
-		break;
+		return;
 	case WIRE_UNMAP_MEMORY:
 		map(index, true);
-		break;
+		return;
 	case WIRE_CARRY_MEMORY:
 		carry(index);
-		break;
+		return;
 	case WIRE_QUERY_MEMORY:
 		reply(child, 0, memory, 2);
-		break;
+		return;
 	case WIRE_CREATE_CHUNK:
 		if (live >= chunks_most) {
 			reply(child, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
-			break;
+			return;
 		}
 		live++;
-		fake_give_chunk(child, fake->message.id, ++handles);
-		fake_turn(fake);
 		break;
 	case WIRE_RELEASE_CHUNK:
 		live--;
-		reply(child, 0, NULL, 0);
-		break;
-	case WIRE_ACTIVATE:
-		take_over(child);
 		break;
 	case WIRE_CLOSE_SESSION:
 		mapped[index] &= fake->message.session == asking_number ? ALL : 1u << PLACES;
-		reply(child, 0, &closed, 1);
-		break;
-	case WIRE_SHUTDOWN:
 		break;
 	default:
-		reply(child, 0, NULL, 0);
 		break;
 	}
+	fake_play_answer(fake, child);
 }
 
 /* One that starts: it may find no device memory for its context while the session has its own. */
@@ -246,7 +226,6 @@ static void boot(void)
 	memset(mapped, 0, sizeof(mapped));
 	memset(play.started, 0, sizeof(play.started));
 	memset(play.latest, 0, sizeof(play.latest));
-	handles = 0;
 	live = carried[0] = carried[1] = stops = 0;
 	shares = is_first_gone = false;
 	ends = failures = 0;
@@ -495,25 +474,6 @@ TEST(swap, what_the_budget_has_no_room_for_goes_to_a_folder)
  * Kills
  */
 
-static struct fake_child *find(bool active)
-{
-	for (unsigned i = 1; i < fake->child_count; i++) {
-		struct worker *worker = fake->children[i].worker;
-
-		if (worker && worker->domain && (worker == worker->domain->active) == active)
-			return &fake->children[i];
-	}
-	return NULL;
-}
-
-static struct fake_child *find_keeper(void)
-{
-	for (unsigned i = 0; i < fake->child_count; i++)
-		if (fake->children[i].worker && fake->children[i].worker == fake->daemon.keeper)
-			return &fake->children[i];
-	return NULL;
-}
-
 static void reap(struct fake_child *child)
 {
 	ck_assert_ptr_nonnull(child);
@@ -530,14 +490,14 @@ static void strike(enum kind kind)
 		asking = asking ? fake_session(fake, 1) : NULL;
 		break;
 	case ACTIVE:
-		reap(find(true));
+		reap(fake_find_executor(fake, true));
 		break;
 	case STANDBY:
-		reap(find(false));
+		reap(fake_find_executor(fake, false));
 		break;
 	case KEEPER:
 		/* What it had made goes with descriptors and mappings. */
-		reap(find_keeper());
+		reap(fake_child_of(fake, fake->daemon.keeper));
 		break;
 	case CLIENT:
 		fake_leave(fake, &client);
@@ -640,7 +600,7 @@ static void call(void)
 {
 	struct wire_message wanted = {.type = WIRE_WANTED, .session = session->number};
 
-	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+	fake_send(fake, fake_find_executor(fake, true)->socket, &wanted, NULL, 0);
 }
 
 /* The other one's memory comes, and then the session's again. Return: whether it was over before so
@@ -960,7 +920,7 @@ TEST(set, work_of_either_keeps_both_or_brings_both_back)
 	boot_set();
 	wanted.session = asking->number;
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
-	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+	fake_send(fake, fake_find_executor(fake, true)->socket, &wanted, NULL, 0);
 	ck_assert_int_eq(failures, 1);
 	/* Who it is has to be said. */
 	ck_assert_ptr_nonnull(strstr(why, "session 2"));
@@ -970,7 +930,7 @@ TEST(set, work_of_either_keeps_both_or_brings_both_back)
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_set_away();
-	fake_send(fake, find(true)->socket, &wanted, NULL, 0);
+	fake_send(fake, fake_find_executor(fake, true)->socket, &wanted, NULL, 0);
 	serve_all();
 	expect_set_here();
 	end_set(true, true);
