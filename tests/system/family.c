@@ -9,6 +9,7 @@
 
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
+#include "tests/system/status.h"
 
 #define PAGE_BYTES (UINT64_C(2) << 20)
 
@@ -232,6 +233,15 @@ void family_see_it_work(const struct family *family)
 {
 	for (int i = 0; i < FAMILY; i++)
 		see_it_work(&family->members[i]);
+}
+
+bool family_is_in(const struct service *service, const struct family *family, const char *state)
+{
+	bool are = true;
+
+	for (int i = 0; i < FAMILY; i++)
+		are &= status_is_in(service, family->members[i].pid, state);
+	return are;
 }
 
 void family_end(struct family *family)

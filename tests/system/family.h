@@ -29,6 +29,8 @@ struct family family_begin(int rounds);
 struct family family_begin_busy(void);
 /** Both do their next step, one after the other, and the second sees what the first has done. */
 void family_see_it_work(const struct family *family);
+/** True if the service shows both in that state. */
+bool family_is_in(const struct service *service, const struct family *family, const char *state);
 /** Ends them. Exit statuses: 0 it is all there and works, 2 it is not, 3 told an error. Checks for
  * 0. */
 void family_end(struct family *family);

@@ -14,10 +14,10 @@
 
 #include "protocol/wire.h"
 #include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/family.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -30,19 +30,10 @@
 
 enum { RUNNING, LOCKED, CHECKPOINTED, FAILED };
 
-static struct service service;
-
 static void start(void)
 {
 	if (!is_native())
 		ck_assert(service_start_configured(&service, CONFIG));
-}
-
-static void stop(void)
-{
-	unsetenv("FRMPS_HOST_MEMORY");
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
 }
 
 /*
@@ -872,14 +863,14 @@ int main(void)
 	TCase *states = tcase_create("states"), *others;
 
 	tcase_set_timeout(states, 600);
-	tcase_add_checked_fixture(states, NULL, stop);
+	tcase_add_checked_fixture(states, NULL, own_service_stop);
 	suite_add(states, "states");
 	suite_add_tcase(suite, states);
 	if (is_native())
 		return suite_run(suite);
 	others = tcase_create("service");
 	tcase_set_timeout(others, 600);
-	tcase_add_checked_fixture(others, NULL, stop);
+	tcase_add_checked_fixture(others, NULL, own_service_stop);
 	suite_add(others, "service");
 	suite_add_tcase(suite, others);
 	return suite_run(suite);

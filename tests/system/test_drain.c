@@ -15,11 +15,11 @@
 
 #include "protocol/wire.h"
 #include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
 #include "tests/system/family.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -28,23 +28,9 @@
 #define LATER_S	 60
 #define OTHER	 4711 /* a user */
 
-static struct service service;
-
-static void start_with(const char *text)
-{
-	ck_assert(service_start_configured(&service, text));
-}
-
 static void start(void)
 {
-	start_with(CONFIG);
-}
-
-static void stop(void)
-{
-	unsetenv("FRMPS_HOST_MEMORY");
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
+	own_service_start(CONFIG);
 }
 
 /*
@@ -226,7 +212,7 @@ TEST(drain_2, programs_that_take_turns_go_on_as_well)
 	char text[1400] = "";
 
 	setenv("FRMPS_HOST_MEMORY", "240M", 1);
-	start_with(CONFIG "memory_policy = swap\nguard = off\n");
+	own_service_start(CONFIG "memory_policy = swap\nguard = off\n");
 	one = belongings_begin(belongings_keeper, 3);
 	/* Only who rests makes room for an allocation. */
 	pass_time(1000);
@@ -594,15 +580,6 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
  * Programs that share
  */
 
-static bool are_in_state(const struct family *family, const char *state)
-{
-	bool are = true;
-
-	for (int i = 0; i < FAMILY; i++)
-		are &= is_in_state(&family->members[i], state);
-	return are;
-}
-
 /* Bytes of one kind of all programs. */
 static long long sum_of(const struct family *family, const char *kind)
 {
@@ -635,7 +612,7 @@ TEST(drain_6, programs_that_share_go_together)
 	for (int i = 0; i < 3; i++) {
 		expect_done("drain");
 		expect_empty();
-		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(family_is_in(&service, &family, "suspended"));
 		ck_assert_int_eq(sum_of(&family, "memory_bytes"), 0);
 		/* What they share is there once: each has one piece of its own beside. */
 		ck_assert_int_gt(sum_of(&family, "swapped_bytes"), had);
@@ -665,7 +642,7 @@ TEST(drain_6, programs_that_share_and_work_go_together)
 			child_wait(&family.members[j], 1);
 		expect_done("drain");
 		expect_empty();
-		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(family_is_in(&service, &family, "suspended"));
 		if (i % 2) {
 			ck_assert_int_eq(kill(status_daemon(&service), SIGKILL), 0);
 			ck_assert(service_log_wait(&service, "the daemon is back", i / 2 + 1, LATER_S));
@@ -805,7 +782,7 @@ int main(void)
 	TCase *tests = tcase_create("drain");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, own_service_stop);
 	suite_add(tests, "drain");
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
 		suite_add(tests, "drain_2");

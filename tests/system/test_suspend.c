@@ -12,11 +12,11 @@
 
 #include "protocol/wire.h"
 #include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
 #include "tests/system/driver.h"
 #include "tests/system/family.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -27,23 +27,9 @@
 #define LATER_S	 60
 #define TAKEN	 BELONGINGS_TAKEN /* exit status: no memory */
 
-static struct service service;
-
-static void start_with(const char *text)
-{
-	ck_assert(service_start_configured(&service, text));
-}
-
 static void start(void)
 {
-	start_with(CONFIG);
-}
-
-static void stop(void)
-{
-	unsetenv("FRMPS_HOST_MEMORY");
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
+	own_service_start(CONFIG);
 }
 
 /*
@@ -216,7 +202,7 @@ TEST(suspend_3, what_the_host_has_no_room_for_goes_to_a_folder)
 {
 	struct child child;
 
-	start_with(CONFIG "swap_host_bytes = 100M\nswap_directory = /var/tmp\n");
+	own_service_start(CONFIG "swap_host_bytes = 100M\nswap_directory = /var/tmp\n");
 	child = start_keeper(2);
 	for (int i = 0; i < 2; i++) {
 		order("suspend", &child);
@@ -434,7 +420,7 @@ TEST(suspend_3, what_cannot_move_is_refused_by_name)
 {
 	struct child child;
 
-	start_with(CONFIG "swap_host_bytes = 100M\n");
+	own_service_start(CONFIG "swap_host_bytes = 100M\n");
 	expect_refused(idler, "no device memory");
 	expect_refused(array_keeper, "CUDA arrays");
 	expect_refused(with_unmapped, "mapped nowhere");
@@ -561,15 +547,6 @@ TEST(suspend_3, kills_at_any_moment_harm_nothing)
  * Programs that share
  */
 
-static bool are_in_state(const struct family *family, const char *state)
-{
-	bool are = true;
-
-	for (int i = 0; i < FAMILY; i++)
-		are &= is_in_state(&family->members[i], state);
-	return are;
-}
-
 /* Whether the status says that a program is suspended together with another one alone. */
 static bool is_suspended_with(const struct child *child, const struct child *other)
 {
@@ -618,7 +595,7 @@ TEST(suspend_4, one_goes_with_those_that_share_with_it)
 	family = family_begin(4);
 	for (int i = 0; i < 4; i++) {
 		order("suspend", &family.members[i % 2]);
-		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(family_is_in(&service, &family, "suspended"));
 		ck_assert(is_in_state(&other, "running"));
 		ck_assert(is_suspended_with(&family.members[0], &family.members[1]));
 		ck_assert(is_suspended_with(&family.members[1], &family.members[0]));
@@ -628,7 +605,7 @@ TEST(suspend_4, one_goes_with_those_that_share_with_it)
 		ck_assert_int_eq(swapped_by_all(), figure(&family.members[0], "swapped_bytes") +
 							   figure(&family.members[1], "swapped_bytes"));
 		see_it_work(&family.members[i / 2]);
-		ck_assert(are_in_state(&family, "running"));
+		ck_assert(family_is_in(&service, &family, "running"));
 		ck_assert(!is_suspended_with(&family.members[0], &family.members[1]));
 		see_it_work(&family.members[!(i / 2)]);
 		ck_assert_int_eq(swapped_by_all(), 0);
@@ -653,14 +630,14 @@ TEST(suspend_4, who_is_to_stay_away_holds_up_those_that_share)
 		/* One of them may ask the service for something at that moment. */
 		while (!order_number("suspend now", status_session(&service, one->pid), text, sizeof(text)))
 			ck_assert_msg(strstr(text, "try again"), "%s", text);
-		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(family_is_in(&service, &family, "suspended"));
 		child_drain(one);
 		child_drain(other);
 		ck_assert(!order_number("resume", status_session(&service, other->pid), text, sizeof(text)));
 		ck_assert_msg(strstr(text, "until it is resumed"), "%s", text);
 		pass_time(200);
 		ck_assert(child_stands_still(one) && child_stands_still(other));
-		ck_assert(are_in_state(&family, "suspended"));
+		ck_assert(family_is_in(&service, &family, "suspended"));
 		order("resume", one);
 		child_wait(one, 2);
 		child_wait(other, 2);
@@ -722,7 +699,7 @@ int main(void)
 	TCase *tests = tcase_create("suspend");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, own_service_stop);
 	suite_add(tests, "suspend");
 	/* A small device is one of the host backend. */
 	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)

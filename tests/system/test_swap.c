@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -25,7 +25,6 @@
 #define OTHER	4711 /* a user */
 #define REFUSED 4    /* exit status: no memory */
 
-static struct service service;
 /* Of the next program, set before it starts. */
 static uint64_t mib;
 static int rounds;
@@ -48,13 +47,6 @@ static void start_with(enum limit limit, const char *more)
 static void start(const char *more)
 {
 	start_with(WHOLE, more);
-}
-
-static void stop(void)
-{
-	unsetenv("FRMPS_HOST_MEMORY");
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
 }
 
 /*
@@ -444,7 +436,7 @@ int main(void)
 	TCase *tests = tcase_create("swap");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, own_service_stop);
 	suite_add(tests, "swap");
 	if (!geteuid())
 		suite_add(tests, "swap_2");

@@ -61,3 +61,18 @@ void shim_resume(void)
 {
 	word_set(&loopback->pace, LOOPBACK_WORKS);
 }
+
+int shim_order[64], shim_ran;
+
+void shim_append(void *user)
+{
+	shim_order[shim_ran++] = (int)(intptr_t)user;
+}
+
+struct shim_callback shim_callback = {.status = CUDA_ERROR_UNKNOWN};
+
+void shim_on_stream(CUstream stream, CUresult status, void *user)
+{
+	shim_append(user);
+	shim_callback = (struct shim_callback){stream, status};
+}

@@ -29,6 +29,16 @@ void shim_teardown(void);
 /** cuInit and a current context, where the service alone is there. */
 void shim_attach(void);
 
+/** A host function: notes what it is given, as a number. */
+void shim_append(void *user);
+extern int shim_order[64], shim_ran; /* the numbers, and how many */
+/** A stream's callback: the same, and what else it is told. */
+void shim_on_stream(CUstream stream, CUresult status, void *user);
+extern struct shim_callback {
+	CUstream stream;
+	CUresult status; /* CUDA_ERROR_UNKNOWN: not called yet */
+} shim_callback;
+
 /** Bytes that differ from place to place; the caller frees them. */
 uint8_t *shim_pattern(size_t bytes, unsigned int seed);
 

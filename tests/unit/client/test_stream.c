@@ -543,39 +543,22 @@ TEST(streams, nothing_is_captured)
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-static int order[64], ran;
-
-static void append(void *user)
-{
-	order[ran++] = (int)(intptr_t)user;
-}
-
-static CUresult callback_status = CUDA_ERROR_UNKNOWN;
-static CUstream callback_stream_seen;
-
-static void on_stream(CUstream stream, CUresult status, void *user)
-{
-	callback_stream_seen = stream;
-	callback_status = status;
-	append(user);
-}
-
 TEST(streams, host_functions_run_in_order)
 {
 	CUstream stream;
 
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (int i = 0; i < 20; ++i)
-		OK(cuLaunchHostFunc(stream, append, (void *)(intptr_t)i));
-	OK(cuStreamAddCallback(stream, on_stream, (void *)(intptr_t)20, 0));
-	FAILS(cuStreamAddCallback(stream, on_stream, NULL, 1), INVALID_VALUE);
+		OK(cuLaunchHostFunc(stream, shim_append, (void *)(intptr_t)i));
+	OK(cuStreamAddCallback(stream, shim_on_stream, (void *)(intptr_t)20, 0));
+	FAILS(cuStreamAddCallback(stream, shim_on_stream, NULL, 1), INVALID_VALUE);
 	FAILS(cuLaunchHostFunc(stream, NULL, NULL), INVALID_VALUE);
 	OK(cuStreamSynchronize(stream));
-	ck_assert_int_eq(ran, 21);
+	ck_assert_int_eq(shim_ran, 21);
 	for (int i = 0; i < 21; ++i)
-		ck_assert_int_eq(order[i], i);
-	ck_assert_int_eq(callback_status, CUDA_SUCCESS);
-	ck_assert_ptr_eq(callback_stream_seen, stream);
+		ck_assert_int_eq(shim_order[i], i);
+	ck_assert_int_eq(shim_callback.status, CUDA_SUCCESS);
+	ck_assert_ptr_eq(shim_callback.stream, stream);
 }
 
 #define THREADS	 8

@@ -13,23 +13,6 @@
 #include "client/submit/callback.h"
 #include "tests/unit/client/shim.h"
 
-static int order[64], ran;
-
-static void append(void *user)
-{
-	order[ran++] = (int)(intptr_t)user;
-}
-
-static CUresult callback_status = CUDA_ERROR_UNKNOWN;
-static CUstream callback_stream_seen;
-
-static void on_stream(CUstream stream, CUresult status, void *user)
-{
-	callback_stream_seen = stream;
-	callback_status = status;
-	append(user);
-}
-
 TEST(trouble, a_late_error_is_reported_once)
 {
 	OK(cuCtxSynchronize());
@@ -124,14 +107,14 @@ TEST(trouble, a_fault_is_sticky)
 TEST(trouble, a_fault_ends_callbacks)
 {
 	shim_pause();
-	OK(cuLaunchHostFunc(NULL, append, NULL));
-	OK(cuStreamAddCallback(NULL, on_stream, NULL, 0));
+	OK(cuLaunchHostFunc(NULL, shim_append, NULL));
+	OK(cuStreamAddCallback(NULL, shim_on_stream, NULL, 0));
 	word_set(&loopback->fault, CUDA_ERROR_LAUNCH_FAILED);
 	FAILS(cuCtxSynchronize(), LAUNCH_FAILED);
-	while (*(volatile CUresult *)&callback_status == CUDA_ERROR_UNKNOWN)
+	while (*(volatile CUresult *)&shim_callback.status == CUDA_ERROR_UNKNOWN)
 		usleep(1000);
-	ck_assert_int_eq(callback_status, CUDA_ERROR_LAUNCH_FAILED);
-	ck_assert_int_eq(ran, 1);
+	ck_assert_int_eq(shim_callback.status, CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_int_eq(shim_ran, 1);
 }
 
 TEST(trouble, a_dead_service_ends_waits)
@@ -371,7 +354,7 @@ static void *call_cancelled(void *number)
 /* The loopback's executor always says that it sleeps, so every command rings. */
 TEST_LOOP(trouble, a_cancelled_thread_leaves_nothing_taken, 0, sizeof(calls) / sizeof(*calls))
 {
-	CUDA_HOST_NODE_PARAMS params = {.fn = append};
+	CUDA_HOST_NODE_PARAMS params = {.fn = shim_append};
 	CUgraphNode node;
 	pthread_t thread;
 	void *result;

@@ -179,12 +179,12 @@ struct fake_play {
 bool fake_play_one(struct fake *fake, struct fake_play *play);
 /** Until there is nothing to do. */
 void fake_play_all(struct fake *fake, struct fake_play *play);
-/** Answers fake->message as a child does that has no trouble: an executor serves the sessions that it
- * takes over and lets go of each, a keeper has plenty of memory. */
+/** Answers fake->message as a child does that has no trouble: an executor serves the sessions that
+ * it takes over and lets go of each, a keeper has plenty of memory. */
 void fake_play_answer(struct fake *fake, struct fake_child *child);
 /** Return: the child that the daemon has as this worker; NULL: none, also for NULL */
 struct fake_child *fake_child_of(struct fake *fake, const struct worker *worker);
-/** Return: the first executor that its domain has as the active one, or as another one; NULL: none */
+/** Return: the first executor that is active in its domain, or that is not; NULL: none */
 struct fake_child *fake_find_executor(struct fake *fake, bool active);
 /** The keeper answers a request for a chunk with a descriptor. The daemon has not read it when this
  * returns. */

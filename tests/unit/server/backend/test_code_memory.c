@@ -5,6 +5,7 @@
 #include "server/backend/cuda/code_memory.h"
 #include "server/backend/cuda/driver.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/backend/fake_calls.h"
 
 #define WINDOW	(UINT64_C(0x100000000000) + (UINT64_C(3) << 38))
 #define OTHER	(WINDOW + (UINT64_C(1) << 38))
@@ -61,15 +62,6 @@ static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
 	return CUDA_SUCCESS;
 }
 
-static CUresult memory_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
-{
-	(void)address;
-	(void)bytes;
-	(void)access;
-	(void)count;
-	return CUDA_SUCCESS;
-}
-
 static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
 {
 	ck_assert(address % GRANULE == 0 && bytes == GRANULE);
@@ -98,7 +90,7 @@ static void open_memory(void)
 	driver.memory_create = memory_create;
 	driver.memory_release = memory_release;
 	driver.memory_map = memory_map;
-	driver.memory_access = memory_access;
+	driver.memory_access = fake_memory_access;
 	driver.memory_unmap = memory_unmap;
 	driver.context_priorities = priorities;
 	driver.stream_create = stream_create;

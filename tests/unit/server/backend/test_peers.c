@@ -11,6 +11,7 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/peers.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/backend/fake_calls.h"
 
 #define BYTES BACKEND_CHUNK_GRANULE
 
@@ -128,15 +129,6 @@ static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
 	return at == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 
-static CUresult memory_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
-{
-	(void)address;
-	(void)bytes;
-	(void)access;
-	(void)count;
-	return CUDA_SUCCESS;
-}
-
 static CUresult copy_to_device(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
 	(void)stream;
@@ -167,7 +159,7 @@ static void make_driver(void)
 	driver.memory_release = memory_release;
 	driver.address_reserve = address_reserve;
 	driver.memory_map = memory_map;
-	driver.memory_access = memory_access;
+	driver.memory_access = fake_memory_access;
 	driver.copy_to_device = copy_to_device;
 	driver.copy_to_host = copy_to_host;
 	unsetenv("CUDA_VISIBLE_DEVICES");

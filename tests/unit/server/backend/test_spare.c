@@ -6,6 +6,7 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/driver.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/backend/fake_calls.h"
 
 #define GRANULE BACKEND_CHUNK_GRANULE
 #define AT	UINT64_C(0x100000000000)
@@ -64,15 +65,6 @@ static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
 	return CUDA_SUCCESS;
 }
 
-static CUresult memory_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
-{
-	(void)address;
-	(void)bytes;
-	(void)access;
-	(void)count;
-	return CUDA_SUCCESS;
-}
-
 static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
 {
 	(void)address;
@@ -88,7 +80,7 @@ static void use_driver(unsigned granules)
 	driver.memory_release = memory_release;
 	driver.memory_import = memory_import;
 	driver.memory_map = memory_map;
-	driver.memory_access = memory_access;
+	driver.memory_access = fake_memory_access;
 	driver.memory_unmap = memory_unmap;
 	room = granules;
 }

@@ -17,8 +17,8 @@ extern char text[400];
 /** For depart_begin(). */
 void on_done(void *context, int32_t result, const char *reason);
 
-/** Makes the giver one of two devices, in a folder of the test's own. @flags: of the listening socket,
- * 0 or SOCK_NONBLOCK */
+/** Makes the giver one of two devices, in a folder of the test's own. @flags: of the listening
+ * socket, 0 or SOCK_NONBLOCK */
 void receiver_open(int flags);
 void receiver_hang_up(void);
 /** After the giver's end. */

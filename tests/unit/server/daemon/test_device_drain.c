@@ -65,8 +65,8 @@ static void expect_nothing_to_recover(void)
 		ck_assert_uint_eq(wish->recover.at[i], SESSION_RECOVER_NOTHING);
 }
 
-/* Out of HERE the executor waits for the session's work, whatever it is asked for then. Return: true
- * if that work does not end */
+/* Out of HERE the executor waits for the session's work, whatever it is asked for then. Return:
+ * true if that work does not end */
 static bool refuses_to_carry(const struct fake_child *child)
 {
 	const struct wire_message answer = {.type = WIRE_REPLY,

@@ -398,6 +398,19 @@ TEST(swap, work_keeps_it_or_brings_it_back)
 	end(true);
 }
 
+/* An earlier keeper's memory is not released by name. */
+static void end_after(enum kind kind)
+{
+	if (kind != KEEPER) {
+		end(kind != CLIENT);
+		return;
+	}
+	fake_leave(fake, &client);
+	serve_all();
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+}
+
 static void strike(enum kind kind);
 
 TEST(swap, who_goes_at_once_is_paused_behind_it)
@@ -558,14 +571,7 @@ START_TEST(whatever_dies_it_is_here_or_there)
 			live = CHUNKS;
 		expect_here();
 	}
-	if (kind == KEEPER) {
-		fake_leave(fake, &client);
-		serve_all();
-		packet_close_fds(&fake->packet);
-		fake_free(fake);
-		return;
-	}
-	end(kind != CLIENT);
+	end_after(kind);
 }
 END_TEST
 
@@ -691,14 +697,7 @@ START_TEST(whatever_dies_turns_go_on)
 		expect_maps(ALL | 1u << PLACES);
 	}
 	fake_leave(fake, &asker);
-	if (kind == KEEPER) {
-		fake_leave(fake, &client);
-		serve_all();
-		packet_close_fds(&fake->packet);
-		fake_free(fake);
-		return;
-	}
-	end(kind != CLIENT);
+	end_after(kind);
 }
 END_TEST
 
