@@ -264,15 +264,33 @@ static int run_across(const struct target *target, const struct span *span)
 	return run_on_first(target);
 }
 
+/* JSON has the same form whichever devices are there, also at the start. @ret_text: on failure, a
+ * sentence. Return: as ask() */
+static int find_devices(const struct call *call, struct ask_devices *devices, char *ret_text, size_t size)
+{
+	int r;
+
+	while (ask_devices(call->path, !call->device && !call->json, devices)) {
+		r = ask_with(call->path, "ping", &(struct wire_names){0}, ASK_SECONDS, NULL, ret_text, size);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
 int span_run(const struct call *call, command_fn *run)
 {
+	const struct span *span = find_span(call->name);
 	struct target target = {.call = call, .run = run};
-	int r = ask_devices(call->path, !call->device, &target.devices);
+	char text[2400];
+	int r = find_devices(call, &target.devices, text, sizeof(text));
 
+	if (r && call->json && (span->kind == SPAN_SHOW || span->kind == SPAN_LIST))
+		return call_fail(call, r, text);
 	if (call->device && !r)
 		return run_on_named(&target, call->device);
 	/* Where none answers, the command says so. */
 	if (r || target.devices.count == 1 || target.devices.number)
 		return run(call);
-	return run_across(&target, find_span(call->name));
+	return run_across(&target, span);
 }

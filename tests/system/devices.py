@@ -120,11 +120,9 @@ class Service(unittest.TestCase):
             self.assertIsNone(self.server.poll(), 'the service has ended')
 
     def is_ready(self):
-        """A service of which only the first device is there yet has no list."""
         said = self.ask('status', '--json')
         shown = json.loads(said.stdout) if not said.returncode else []
-        shown = shown if isinstance(shown, list) else [shown]
-        return len(shown) == self.COUNT and all(one['ready'] for one in shown)
+        return bool(shown) and all(one['ready'] for one in (shown if self.COUNT > 1 else [shown]))
 
     def tearDown(self):
         for program in self.programs:
@@ -179,6 +177,17 @@ class Devices(Service):
         self.assertEqual(self.show('--socket', os.environ['FRMPS_SOCKET'] + '.1', 'status')['device']['uuid'], UUIDS[1])
         done = self.ask('--device', '3', 'status')
         self.assertEqual((done.returncode, done.stderr), (1, 'frmpsctl: status: there is no device 3: the service has 3, from 0\n'))
+
+    def test_its_form_says_how_many_there_are(self):
+        """Also where the others have no socket yet."""
+        places = [os.environ['FRMPS_SOCKET'] + end for end in ('.1', '.2')]
+        for place in places:
+            os.rename(place, place + '-')
+        done = self.ask('status', '--json')
+        for place in places:
+            os.rename(place + '-', place)
+        shown = json.loads(done.stdout)
+        self.assertEqual((done.returncode, shown[0]['device']['uuid'], shown[1:]), (69, UUIDS[0], [None, None]))
 
     def test_a_session_is_found_on_its_device(self):
         # The third device gives out the numbers 3, 6, 9, ...

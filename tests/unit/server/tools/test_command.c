@@ -58,7 +58,8 @@ static int run(const struct call *call)
 	return 7;
 }
 
-static const struct command rows[] = {{"ps", run}, {"quit", run}, {"ping", run}};
+static const struct command rows[] = {
+	{"ps", run}, {"quit", run}, {"ping", run}, {"get_device_pinned_mem_limit", run}};
 static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeof(rows[0])};
 
 TEST(command, words_find_their_function)
@@ -83,14 +84,17 @@ TEST(command, words_find_their_function)
 /* Wherever it stands behind such a command, it is ours. */
 TEST(command, json_is_no_word_of_a_verb)
 {
-	char *words[] = {(char *)"ps", (char *)"-p", (char *)"--json", (char *)"7"};
+	char *words[] = {(char *)"get_device_pinned_mem_limit", (char *)"7", (char *)"--json", (char *)"0"};
+	char *listed[] = {(char *)"ps", (char *)"--json"};
 	char *quit[] = {(char *)"quit", (char *)"--json"};
 	struct call call = {.program = "test", .path = "/nonexistent/frmps.sock"},
 		    other = {.program = "test", .path = "/nonexistent/frmps.sock"};
 
 	ck_assert_int_eq(command_run(&commands, &call, 4, words), 7);
-	ck_assert_str_eq(ran, "ps 2 -p json");
+	ck_assert_str_eq(ran, "get_device_pinned_mem_limit 2 7 json");
 	*ran = '\0';
+	/* Nobody says how many devices are to be in the list. */
+	ck_assert_int_eq(command_run(&commands, &other, 2, listed), 69);
 	ck_assert_int_eq(command_run(&commands, &other, 2, quit), 64);
 	ck_assert_str_eq(ran, "");
 }
