@@ -7,8 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "protocol/hash.h"
 
 static uint64_t hash_file(int fd)
 {
@@ -21,7 +20,7 @@ static uint64_t hash_file(int fd)
 	bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED)
 		return 0;
-	hash = XXH3_64bits(bytes, (size_t)status.st_size);
+	hash = hash_add(HASH_START, bytes, (size_t)status.st_size);
 	munmap(bytes, (size_t)status.st_size);
 	return hash;
 }

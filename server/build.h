@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/** A number of this process's executable: XXH3 of the bytes. Reads the file once. One thread.
+/** Hash (protocol/hash.h) of this process's executable. Reads the file once. One thread.
  * Return: 0: the file cannot be read */
 uint64_t build_hash(void);
 

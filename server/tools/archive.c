@@ -16,9 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "protocol/hash.h"
 #include "protocol/wire.h"
 
 #define MANIFEST "frmps.json"
@@ -83,13 +81,10 @@ static int copy_step(
  * target. @ret_hash: of them. Return: as copy_step() */
 static int copy_parts(const struct archive_file *file, int from, int to, bool packed, uint64_t *ret_hash)
 {
-	XXH3_state_t *state = XXH3_createState();
 	uint8_t *buffer = malloc(STEP_BYTES);
-	int r = state && buffer ? 0 : -ENOMEM;
-	uint64_t dense = 0;
+	int r = buffer ? 0 : -ENOMEM;
+	uint64_t dense = 0, hash = HASH_START;
 
-	if (!r)
-		XXH3_64bits_reset(state);
 	for (size_t i = 0; !r && i < file->part_count; i++) {
 		const struct archive_part *part = &file->parts[i];
 
@@ -100,12 +95,11 @@ static int copy_parts(const struct archive_file *file, int from, int to, bool pa
 			r = copy_step(
 				from, packed ? dense : sparse, to, packed ? sparse : dense, buffer, bytes);
 			if (!r)
-				XXH3_64bits_update(state, buffer, bytes);
+				hash = hash_add(hash, buffer, bytes);
 		}
 	}
-	*ret_hash = r ? 0 : XXH3_64bits_digest(state);
+	*ret_hash = hash;
 	free(buffer);
-	XXH3_freeState(state);
 	return r;
 }
 
@@ -388,7 +382,7 @@ static char *dump(const json_t *json)
 static uint64_t hash_json(const json_t *json)
 {
 	char *text = dump(json);
-	uint64_t hash = text ? XXH3_64bits(text, strlen(text)) : 0;
+	uint64_t hash = text ? hash_add(HASH_START, text, strlen(text)) : 0;
 
 	free(text);
 	return hash;

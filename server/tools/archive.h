@@ -5,9 +5,8 @@
 //   memory.N      content of a file that only the service had: device memory, images of code
 //   process/      the processes, as CRIU saves them
 //
-// Every file but CRIU's has a checksum, XXH3 of 64 bits (Debian's libxxhash). A sparse file is
-// stored without its holes: the manifest says where its parts belong. Any thread; an archive is one
-// thread's.
+// Every file but CRIU's has a checksum (protocol/hash.h). A sparse file is stored without its
+// holes: the manifest says where its parts belong. Any thread; an archive is one thread's.
 
 #ifndef FRMPS_SERVER_TOOLS_ARCHIVE_H
 #define FRMPS_SERVER_TOOLS_ARCHIVE_H

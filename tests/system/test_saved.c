@@ -379,14 +379,17 @@ TEST(saved, what_the_service_cannot_save_is_named)
  * Kills
  */
 
-/* A criu that kills the daemon once the processes are saved, first in PATH. */
+/* A criu, first in PATH, that kills the daemon once processes are saved, and waits for its end. */
 static void make_criu_kill(pid_t daemon)
 {
 	char path[4000];
 	FILE *script = fopen("criu", "we");
 
 	ck_assert_ptr_nonnull(script);
-	fprintf(script, "#!/bin/sh\nPATH=${PATH#*:}\ncriu \"$@\" && kill -9 %d\n", (int)daemon);
+	fprintf(script,
+		"#!/bin/sh\nPATH=${PATH#*:}\ncriu \"$@\" || exit 1\nkill -9 %d\n"
+		"while kill -0 %d 2>/dev/null; do :; done\n",
+		(int)daemon, (int)daemon);
 	ck_assert_int_eq(fchmod(fileno(script), 0700), 0);
 	fclose(script);
 	snprintf(path, sizeof(path), "%s:%s", folder, getenv("PATH"));

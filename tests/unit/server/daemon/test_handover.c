@@ -156,7 +156,7 @@ static void expect_harmless(void)
 	int r = handover_read(bundle, &handover);
 
 	if (r) {
-		ck_assert_int_eq(r, -EINVAL);
+		ck_assert(r == -EINVAL || r == -ESTALE);
 		handover_free(&handover);
 		return;
 	}
