@@ -141,6 +141,7 @@ static const char *refuses_bytes(
 {
 	const uint64_t bytes = bytes_to_come(handover), all = guarantee_device_bytes(daemon);
 	struct terms terms;
+	const char *why;
 	uint64_t used;
 
 	find_terms(daemon, head, &terms);
@@ -149,9 +150,8 @@ static const char *refuses_bytes(
 	if (bytes > all || used > all - bytes)
 		snprintf(text, ADMIT_TEXT, "its device memory, %s, does not fit there beside that of others",
 			BYTES_OF(bytes));
-	else if (bytes > swap_room(daemon))
-		snprintf(text, ADMIT_TEXT,
-			"there, swap_host_bytes has no room for its device memory on the way");
+	else if ((why = swap_refuses_bytes(daemon, owner_of(head->uid), bytes)))
+		snprintf(text, ADMIT_TEXT, "there, on the way, %s", why);
 	else
 		return NULL;
 	return text;

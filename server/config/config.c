@@ -300,20 +300,29 @@ static void begin_section(struct reading *reading, char *line)
 	reading->rule = &reading->lost;
 }
 
+/* @row: of the key's term. Return: NULL, or where the key stands instead of in such a section */
+static const char *misplaced(const struct rule *rule, const char *key, int row)
+{
+	if (row < 0)
+		return "is for the whole service, and stands before the first section";
+	if (rule->kind != RULE_DEVICE && !strcmp(key, "device_memory"))
+		return "is a device's, and stands before the first section or in [device NUMBER]";
+	if (rule->kind != RULE_DEVICE && rule->kind != RULE_USER && !strcmp(key, "swap_host_bytes"))
+		return "is a user's, and stands before the first section, in [user NAME] or in [device "
+		       "NUMBER]";
+	return NULL;
+}
+
 /* A key of a section. Its value is read like a value for everybody. */
 static int set_term(struct rule *rule, const char *key, const char *value, char *text, size_t size)
 {
 	struct config scratch;
-	int row = term_find(key), r;
+	const int row = term_find(key);
+	const char *where = misplaced(rule, key, row);
+	int r;
 
-	if (row < 0) {
-		snprintf(
-			text, size, "%s: is for the whole service, and stands before the first section", key);
-		return CONFIG_E_INVALID;
-	}
-	if (rule->kind != RULE_DEVICE && !strcmp(key, "device_memory")) {
-		snprintf(text, size,
-			"%s: is a device's, and stands before the first section or in [device NUMBER]", key);
+	if (where) {
+		snprintf(text, size, "%s: %s", key, where);
 		return CONFIG_E_INVALID;
 	}
 	config_init(&scratch);

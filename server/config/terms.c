@@ -68,12 +68,17 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 	}
 }
 
+void terms_of_user(const struct rules *rules, uid_t uid, struct terms *ret_terms)
+{
+	const struct subject subject = {.uid = uid};
+
+	terms_find(rules, &subject, ret_terms);
+}
+
 void terms_of_device(const struct rules *rules, struct terms *ret_terms)
 {
 	/* find_user() accepts no such user. */
-	const struct subject nobody = {.uid = (uid_t)-1};
-
-	terms_find(rules, &nobody, ret_terms);
+	terms_of_user(rules, (uid_t)-1, ret_terms);
 }
 
 uint64_t terms_lower(uint64_t left, uint64_t right)

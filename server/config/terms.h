@@ -8,6 +8,8 @@
 //   [device NUMBER]         programs on one of the service's devices, by its place in `devices`.
 //                           device_memory, the size of the device, may stand in such a section only
 //
+// swap_host_bytes, a user's, may stand in sections of users and of devices only.
+//
 // Patterns are those of the shell, but * matches a slash as well, and a backslash stands for
 // itself: systemd's names have some. All sections that match apply, in the order of the file: where
 // several set a key, the last holds. User, control group and executable come from the kernel, for
@@ -75,6 +77,8 @@ struct subject {
 
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
+/** Finds the terms of a user, for a program that only sections of users and devices match. */
+void terms_of_user(const struct rules *rules, uid_t uid, struct terms *ret_terms);
 /** Finds the terms of the device for a program that no other section matches. */
 void terms_of_device(const struct rules *rules, struct terms *ret_terms);
 

@@ -37,10 +37,13 @@
 //     who			service, user, program: the rights that executors have (server/role.h)
 //     reason			only if root's service runs executors as root: why
 //   swap			device memory of suspended programs, of all users
-//     bytes, most_bytes	that is in host memory, and that may be (swap_host_bytes)
+//     bytes, most_bytes	that is in host memory, and that may be
 //     directory_bytes		that is in swap_directory
-//     users			a list: uid, bytes and directory_bytes of each user with some; users other than root and the
-// 				service's user see only their own
+//     users			a list of users with some, each with his subordinate users (session/owner.h); users other
+// 				than root and the service's user see only their own
+// 	 uid
+// 	 bytes, most_bytes	in host memory, and at most there (swap_host_bytes)
+// 	 directory_bytes	in swap_directory
 //   domains			a list; users other than root and the service's user see only their own
 //     uid			null: nobody's yet
 //     alone			null, or the reason why the domain is for a single program
@@ -114,8 +117,9 @@
 #include "server/session/events.h"
 #include "server/session/export.h"
 #include "server/session/guarantee.h"
-#include "server/session/unpinning.h"
+#include "server/session/owner.h"
 #include "server/session/partition.h"
+#include "server/session/unpinning.h"
 #include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
@@ -437,41 +441,28 @@ static json_t *partitions_json(const struct daemon *daemon)
 	return partitions;
 }
 
-/* Of one user. */
-static json_t *swap_user_json(const struct daemon *daemon, uid_t uid)
+/* Of one user. Return: NULL: he has none */
+static json_t *swap_user_json(const struct daemon *daemon, uid_t owner)
 {
-	const struct session *session;
-	struct swap_bytes bytes = {0};
+	const struct swap_bytes bytes = swap_bytes_of(daemon, &owner);
 
-	TAILQ_FOREACH (session, &daemon->sessions, link)
-		if (session->uid == uid)
-			swap_add_bytes(session, &bytes);
 	if (!bytes.host && !bytes.directory)
 		return NULL;
-	return json_pack("{sI sI sI}", "uid", (json_int_t)uid, "bytes", (json_int_t)bytes.host,
-		"directory_bytes", (json_int_t)bytes.directory);
-}
-
-/* Whether some session before this one is of its user. */
-static bool is_first_of_user(const struct session *session)
-{
-	const struct session *other;
-
-	TAILQ_FOREACH (other, &session->daemon->sessions, link)
-		if (other->uid == session->uid)
-			return other == session;
-	return true;
+	return json_pack("{sI sI sI sI}", "uid", (json_int_t)owner, "bytes", (json_int_t)bytes.host,
+		"most_bytes", (json_int_t)swap_budget(daemon, owner), "directory_bytes",
+		(json_int_t)bytes.directory);
 }
 
 static json_t *swap_json(const struct daemon *daemon, uid_t uid, bool all)
 {
-	const struct swap_bytes bytes = swap_all_bytes(daemon);
+	const struct swap_bytes bytes = swap_bytes_of(daemon, NULL);
+	const uid_t owner = owner_of(uid);
 	json_t *users = json_array(), *user;
 	const struct session *session;
 
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		user = (all || session->uid == uid) && is_first_of_user(session)
-			       ? swap_user_json(daemon, session->uid)
+		user = (all || session->owner == owner) && session_is_first_of_owner(session)
+			       ? swap_user_json(daemon, session->owner)
 			       : NULL;
 		if (user)
 			json_array_append_new(users, user);

@@ -119,31 +119,40 @@ static void enter(struct device_drain *drain, enum drain_phase phase, uint64_t l
  * Obstacles
  */
 
+/* Of all sessions of an owner. */
+static uint64_t bytes_to_leave(const struct daemon *daemon, uid_t owner)
+{
+	const struct session *session;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		bytes += session->owner == owner ? leaving_bytes(session) : 0;
+	return bytes;
+}
+
 /* @ret_text: TEXT_BYTES, empty: there is no obstacle */
 static void survey(const struct daemon *daemon, char *ret_text)
 {
-	const uint64_t unheld = exports_unheld_bytes(&daemon->exports), room = swap_room(daemon);
+	const uint64_t unheld = exports_unheld_bytes(&daemon->exports);
 	const struct session *session;
-	uint64_t bytes = 0;
 	const char *text;
 
 	*ret_text = '\0';
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
-		text = leaving_refuses(session, &bytes);
+		text = leaving_refuses(session);
 		if (text)
 			append_session(ret_text, session, text);
+		text = session_is_first_of_owner(session) ? swap_refuses_bytes(daemon, session->owner,
+								    bytes_to_leave(daemon, session->owner))
+							  : NULL;
+		if (text)
+			append(ret_text, "%s%s", *ret_text ? "; " : "", text);
 	}
 	if (unheld)
 		append(ret_text,
 			"%s%llu MiB of exported memory belong to no program, but a process has their "
 			"descriptor",
 			*ret_text ? "; " : "", (unsigned long long)(unheld >> 20));
-	if (bytes > room)
-		append(ret_text,
-			"%s%llu MiB would go to host memory, and swap_host_bytes leaves room for "
-			"%llu MiB",
-			*ret_text ? "; " : "", (unsigned long long)(bytes >> 20),
-			(unsigned long long)(room >> 20));
 }
 
 /*
@@ -221,7 +230,6 @@ static const char *settle(struct session *session)
 static const char *leave(struct device_drain *drain, struct session *session)
 {
 	const char *text;
-	uint64_t bytes = 0;
 
 	if (session->state != SESSION_SERVED || has_error(session))
 		return settle(session);
@@ -233,7 +241,7 @@ static const char *leave(struct device_drain *drain, struct session *session)
 	case SESSION_MEMORY_RETURNS:
 		return "its device memory comes back";
 	case SESSION_MEMORY_HERE:
-		text = leaving_refuses(session, &bytes);
+		text = leaving_refuses(session);
 		if (text)
 			append_session(drain->failure, session, text);
 		text = text ? text : swap_begin(session, SWAP_DRAINED, on_left, session);

@@ -96,14 +96,13 @@ static const char *refuses_host_memory(const struct swap_group *members, const s
 static const char *refuses_session(const struct swap_group *members, const struct session *session)
 {
 	const char *text;
-	uint64_t bytes = 0;
 
 	if (!session_is_live(session) || session->daemon->phase >= DAEMON_STOPS ||
 		!daemon_offers_device(session->daemon))
 		return "it is not served now: it starts or ends, or its device is drained; try again";
 	if (session->move)
 		return "it is being moved to another executor";
-	text = leaving_refuses(session, &bytes);
+	text = leaving_refuses(session);
 	return text ? text : refuses_host_memory(members, session);
 }
 

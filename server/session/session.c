@@ -42,6 +42,15 @@ struct session *session_ref(struct session *session)
 	return session;
 }
 
+bool session_is_first_of_owner(const struct session *session)
+{
+	const struct session *other = TAILQ_FIRST(&session->daemon->sessions);
+
+	while (other->owner != session->owner)
+		other = TAILQ_NEXT(other, link);
+	return other == session;
+}
+
 static void let_go(struct session *session)
 {
 	window_give(&session->domain->windows, session->window);

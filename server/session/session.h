@@ -222,6 +222,9 @@ struct session_peer {
 	struct subject subject;
 };
 
+/** True if none before it in the daemon's list has the same owner. */
+bool session_is_first_of_owner(const struct session *session);
+
 /** Applies the rules in force, tightened by the session's own wishes. */
 void session_set_terms(struct session *session);
 

@@ -39,7 +39,7 @@ static bool has_objects(const struct session *session)
 	return false;
 }
 
-const char *leaving_refuses(const struct session *session, uint64_t *bytes)
+const char *leaving_refuses(const struct session *session)
 {
 	const char *text;
 
@@ -52,6 +52,12 @@ const char *leaving_refuses(const struct session *session, uint64_t *bytes)
 		text = OBJECTS;
 	if (!text && is_immovable(session))
 		text = IMMOVABLE;
-	*bytes += session->memory == SESSION_MEMORY_HERE ? holdings_chunk_bytes(&session->holdings) : 0;
 	return text;
+}
+
+uint64_t leaving_bytes(const struct session *session)
+{
+	bool is_here = session_is_live(session) && session->memory == SESSION_MEMORY_HERE;
+
+	return is_here ? holdings_chunk_bytes(&session->holdings) : 0;
 }

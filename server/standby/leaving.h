@@ -11,9 +11,10 @@ struct session;
 /**
  * Checks if an executor that starts without the session's memory could make all of the session.
  * Later commands of the session may change the answer.
- * @bytes: the bytes of the memory on the device that the session owns (holdings.h) are added
  * Return: NULL, or the obstacle (static text)
  */
-const char *leaving_refuses(const struct session *session, uint64_t *bytes);
+const char *leaving_refuses(const struct session *session);
+/** Memory on the device that the session owns (holdings.h) and takes along, bytes. */
+uint64_t leaving_bytes(const struct session *session);
 
 #endif

@@ -48,8 +48,12 @@ const char *swap_refuses(const struct session *session);
 /** True if the session shares device memory with other programs or devices, or has exported
  * some. */
 bool swap_shares(const struct session *session);
-/** Bytes that may still leave, of all sessions together. UINT64_MAX: any number */
-uint64_t swap_room(const struct daemon *daemon);
+/** Bytes that may still leave, of all sessions of an owner (session/owner.h) together. UINT64_MAX:
+ * any number */
+uint64_t swap_room(const struct daemon *daemon, uid_t owner);
+/** Checks if so many bytes may still leave. Return: NULL, or the obstacle, a text that is valid
+ * until the next call */
+const char *swap_refuses_bytes(const struct daemon *daemon, uid_t owner, uint64_t bytes);
 
 /**
  * Begins to suspend a session, and all sessions that share device memory with it. After a copy
@@ -109,9 +113,11 @@ struct swap_bytes {
 
 /** Adds the bytes of a session. */
 void swap_add_bytes(const struct session *session, struct swap_bytes *bytes);
-/** The bytes of all sessions. */
-struct swap_bytes swap_all_bytes(const struct daemon *daemon);
-/** Most bytes in host memory (swap_host_bytes). */
+/** The bytes of all sessions of an owner. @owner: NULL: of all */
+struct swap_bytes swap_bytes_of(const struct daemon *daemon, const uid_t *owner);
+/** Most bytes of an owner in host memory: his swap_host_bytes, or a share of what others leave. */
+uint64_t swap_budget(const struct daemon *daemon, uid_t owner);
+/** Most bytes of all owners in host memory. */
 uint64_t swap_most_bytes(const struct daemon *daemon);
 
 /* As since_us: the session waits for all others, however long they work. */

@@ -310,6 +310,19 @@ void swap_note_return(struct session *session, uint64_t took_us)
 	swap_stays(session, stay > STAY_LEAST_US ? stay : STAY_LEAST_US);
 }
 
+/* Memory of all sessions of an owner that the asker could have at this moment. */
+static uint64_t spare_of(uid_t owner, const struct session *asker, uint64_t now_us)
+{
+	const struct session *session;
+	uint64_t spare = 0, room;
+
+	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
+		if (session->owner == owner && free_to_go_us(session) <= now_us)
+			spare += within_reach(session, asker);
+	room = spare ? swap_room(asker->daemon, owner) : 0;
+	return spare < room ? spare : room;
+}
+
 uint64_t swap_spare(const struct session *asker)
 {
 	const struct session *session;
@@ -318,7 +331,7 @@ uint64_t swap_spare(const struct session *asker)
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP)
 		return 0;
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (free_to_go_us(session) <= now_us)
-			spare += within_reach(session, asker);
-	return spare < swap_room(asker->daemon) ? spare : swap_room(asker->daemon);
+		if (session_is_first_of_owner(session))
+			spare += spare_of(session->owner, asker, now_us);
+	return spare;
 }

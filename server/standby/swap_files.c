@@ -1,16 +1,19 @@
-// The memory of suspended sessions: files in host memory, and in a folder when the budget of host
-// memory is used up (swap_host_bytes, swap_directory). Files of a folder have no name: the kernel
+// The memory of suspended sessions: files in host memory, and in a folder when the budget of their
+// user is used up (swap_host_bytes, swap_directory). Files of a folder have no name: the kernel
 // frees their room when nobody has them open any more.
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/bytes.h"
 #include "server/config/config.h"
+#include "server/config/terms.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -18,17 +21,15 @@
 #include "server/standby/swap_inside.h"
 
 /*
- * The budget
+ * The budget: each owner's. Without one of the operator's, an owner leaves half as much as he has
+ * to the others, so nobody ever has all.
  */
 
 uint64_t swap_most_bytes(const struct daemon *daemon)
 {
-	uint64_t bytes = daemon->config->swap_host_bytes;
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
-	if (bytes)
-		return bytes;
-	bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
-	return bytes / daemon_devices(daemon);
+	return bytes / 4 * 3 / daemon_devices(daemon);
 }
 
 void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)
@@ -45,26 +46,56 @@ void swap_add_bytes(const struct session *session, struct swap_bytes *bytes)
 		bytes->directory += own;
 }
 
-struct swap_bytes swap_all_bytes(const struct daemon *daemon)
+struct swap_bytes swap_bytes_of(const struct daemon *daemon, const uid_t *owner)
 {
 	const struct session *session;
 	struct swap_bytes bytes = {0};
 
 	TAILQ_FOREACH (session, &daemon->sessions, link)
-		swap_add_bytes(session, &bytes);
+		if (!owner || session->owner == *owner)
+			swap_add_bytes(session, &bytes);
 	return bytes;
 }
 
-static uint64_t host_room(const struct daemon *daemon)
+static uint64_t less(uint64_t from, uint64_t what)
 {
-	uint64_t most = swap_most_bytes(daemon), has = swap_all_bytes(daemon).host;
-
-	return most > has ? most - has : 0;
+	return from > what ? from - what : 0;
 }
 
-uint64_t swap_room(const struct daemon *daemon)
+uint64_t swap_budget(const struct daemon *daemon, uid_t owner)
 {
-	return *daemon->config->swap_directory ? UINT64_MAX : host_room(daemon);
+	uint64_t others = swap_bytes_of(daemon, NULL).host - swap_bytes_of(daemon, &owner).host;
+	uint64_t left = less(swap_most_bytes(daemon), others);
+	struct terms terms;
+
+	terms_of_user(&daemon->rules, owner, &terms);
+	if (!terms.swap_host_bytes)
+		return left / 3 * 2;
+	return terms.swap_host_bytes < left ? terms.swap_host_bytes : left;
+}
+
+static uint64_t host_room(const struct daemon *daemon, uid_t owner)
+{
+	return less(swap_budget(daemon, owner), swap_bytes_of(daemon, &owner).host);
+}
+
+uint64_t swap_room(const struct daemon *daemon, uid_t owner)
+{
+	return *daemon->config->swap_directory ? UINT64_MAX : host_room(daemon, owner);
+}
+
+const char *swap_refuses_bytes(const struct daemon *daemon, uid_t owner, uint64_t bytes)
+{
+	static char text[200];
+
+	if (bytes <= swap_room(daemon, owner))
+		return NULL;
+	snprintf(text, sizeof(text),
+		"user %u may have %s of device memory in host memory (swap_host_bytes): %s are there, and "
+		"%s more are not allowed",
+		(unsigned)owner, BYTES_OF(swap_budget(daemon, owner)),
+		BYTES_OF(swap_bytes_of(daemon, &owner).host), BYTES_OF(bytes));
+	return text;
 }
 
 /*
@@ -81,7 +112,7 @@ static int make_folder(void)
 
 	if (context < 0)
 		return -1;
-	/* The budget is the service's. */
+	/* The service keeps the budgets. */
 	if (!fsconfig(context, FSCONFIG_SET_STRING, "size", "0", 0) &&
 		!fsconfig(context, FSCONFIG_SET_STRING, "huge", "within_size", 0) &&
 		!fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
@@ -136,16 +167,18 @@ static void give_files(const struct swap *swap, struct shared_fd *const files[KE
 
 const char *swap_make_files(struct swap *swap)
 {
+	const uid_t owner = swap_first(swap)->owner;
 	const char *directory = swap->daemon->config->swap_directory;
+	const char *refusal = swap_refuses_bytes(swap->daemon, owner, swap->pieces.bytes);
 	struct shared_fd *files[KEPT_SWAP_FILES];
 	unsigned made = 0;
 	bool complete;
 	int folder;
 
-	if (swap->pieces.bytes <= host_room(swap->daemon))
+	if (refusal)
+		return refusal;
+	if (swap->pieces.bytes <= host_room(swap->daemon, owner))
 		directory = NULL;
-	else if (!*directory)
-		return "there would be more device memory in host memory than swap_host_bytes allows";
 	folder = directory ? -1 : make_folder();
 	while (made < KEPT_SWAP_FILES &&
 		(files[made] = make_file(swap->daemon, directory, folder, swap->pieces.bytes)))

@@ -164,14 +164,13 @@ static void print_swap(const json_t *swap)
 
 	if (!field_number(swap, "bytes") && !field_number(swap, "directory_bytes"))
 		return;
-	printf("suspended programs have %s of %s in host memory, %s in swap_directory:",
+	printf("suspended programs have %s of %s in host memory, %s in swap_directory\n",
 		FIELD_BYTES(swap, "bytes"), FIELD_BYTES(swap, "most_bytes"),
 		FIELD_BYTES(swap, "directory_bytes"));
 	json_array_foreach (json_object_get(swap, "users"), index, one)
-		printf("%s user %lld has %s", index ? "," : "", field_number(one, "uid"),
-			BYTES_OF((uint64_t)(field_number(one, "bytes") +
-					    field_number(one, "directory_bytes"))));
-	puts("");
+		printf("  those of user %lld: %s of %s, and %s\n", field_number(one, "uid"),
+			FIELD_BYTES(one, "bytes"), FIELD_BYTES(one, "most_bytes"),
+			FIELD_BYTES(one, "directory_bytes"));
 }
 
 static void print_left_out(const json_t *left_out)

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/own_service.h"
@@ -395,6 +397,112 @@ TEST(swap_2, users_displace_each_other)
 	ck_assert_int_eq(child_end(&mine), 0);
 	ck_assert_int_eq(child_end(&his), 0);
 	status_await_no_memory(&service);
+}
+
+static bool suspend(const struct child *child, char *ret_text, size_t size)
+{
+	char number[24];
+	const char *words[] = {number};
+	const struct wire_names arguments = {words, 1};
+	bool done;
+
+	snprintf(number, sizeof(number), "%lld", status_session(&service, child->pid));
+	/* What the program has just given to the service may not be on the device yet. */
+	do
+		done = !ask_with(service.socket, "suspend", &arguments, LATER_S, NULL, ret_text, size);
+	while (!done && strstr(ret_text, "it has work"));
+	return done;
+}
+
+static void expect_suspended(const struct child *child)
+{
+	char text[400] = "";
+
+	ck_assert_msg(suspend(child, text, sizeof(text)), "%s", text);
+}
+
+static void expect_refused(const struct child *child, const char *why)
+{
+	char text[400] = "";
+
+	ck_assert(!suspend(child, text, sizeof(text)));
+	ck_assert_msg(strstr(text, why), "%s", text);
+}
+
+static struct child begin_as(uid_t uid, uint64_t program_mib)
+{
+	struct child child;
+
+	user = uid;
+	child = begin(holder, program_mib, 1);
+	user = 0;
+	return child;
+}
+
+/* Of what `status` says of the user's memory, MiB; 0: nothing. */
+static long long has(uid_t uid, const char *key)
+{
+	json_t *status = status_of(&service), *one;
+	long long bytes = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_object_get(status, "swap"), "users"), i, one)
+		if (json_integer_value(json_object_get(one, "uid")) == (json_int_t)uid)
+			bytes = json_integer_value(json_object_get(one, key));
+	json_decref(status);
+	return bytes / (long long)MIB;
+}
+
+/* An operator gives the other user more. */
+static void see_budgets(const char *directory)
+{
+	struct child mine[2], his[3];
+	char text[200];
+
+	snprintf(text, sizeof(text), "swap_host_bytes = 60M\n%s[user %d]\nswap_host_bytes = 100M\n",
+		directory, OTHER);
+	start(text);
+	for (int i = 0; i < 2; i++) {
+		mine[i] = begin_as(0, 40);
+		if (!i || *directory)
+			expect_suspended(&mine[i]);
+		else
+			expect_refused(&mine[i],
+				"user 0 may have 60M of device memory in host memory (swap_host_bytes): 40M");
+	}
+	for (int i = 0; i < 3; i++) {
+		his[i] = begin_as(OTHER, 40);
+		if (i < 2 || *directory)
+			expect_suspended(&his[i]);
+		else
+			expect_refused(&his[i],
+				"user 4711 may have 100M of device memory in host memory (swap_host_bytes): "
+				"80M");
+	}
+	ck_assert_int_eq(has(0, "bytes"), 40);
+	ck_assert_int_eq(has(0, "most_bytes"), 60);
+	ck_assert_int_eq(has(0, "directory_bytes"), *directory ? 40 : 0);
+	ck_assert_int_eq(has(OTHER, "bytes"), 80);
+	ck_assert_int_eq(has(OTHER, "most_bytes"), 100);
+	ck_assert_int_eq(has(OTHER, "directory_bytes"), *directory ? 40 : 0);
+	for (int i = 0; i < 5; i++) {
+		struct child *child = i < 2 ? &mine[i] : &his[i - 2];
+
+		see_it_work(child);
+		ck_assert_int_eq(child_end(child), 0);
+	}
+	ck_assert_int_eq(has(0, "bytes") + has(OTHER, "bytes"), 0);
+	status_await_no_memory(&service);
+}
+
+TEST(swap_2, each_user_has_a_budget_of_his_own)
+{
+	see_budgets("");
+}
+
+TEST(swap_2, what_a_users_budget_has_no_room_for_goes_to_a_folder)
+{
+	see_budgets("swap_directory = /var/tmp\n");
 }
 
 TEST(swap_3, kills_harm_nothing)

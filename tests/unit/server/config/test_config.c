@@ -85,6 +85,7 @@ static const struct {
 	{"devices = 0,first\n", 1, "devices: \"first\" is neither a number nor a UUID"},
 	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
 	{"[user 7]\ndevice_memory = 1G\n", 2, "device_memory: is a device's"},
+	{"[program *]\nswap_host_bytes = 1G\n", 2, "swap_host_bytes: is a user's"},
 	{"[user 7]\nnonsense = 1\n", 2, "nonsense: no such key"},
 	{"sm_percent = 0\n", 1, "sm_percent: 0 is out of range, allowed is 1 to 100"},
 	{"weight = 0\n", 1, "weight: 0 is out of range, allowed is 1 to 1000"},
@@ -235,6 +236,30 @@ TEST(config, a_section_may_be_for_one_device)
 	ck_assert_uint_eq(terms.device_memory, UINT64_C(5) << 30);
 	ck_assert_uint_eq(terms.memory_limit, UINT64_C(2) << 30);
 	ck_assert_uint_eq(terms.weight, 100);
+	unlink(path);
+}
+
+TEST(config, a_user_has_a_budget_whatever_his_programs_are)
+{
+	struct config config;
+	struct rules rules;
+	struct terms terms;
+	char text[256];
+
+	write_file(
+		"swap_host_bytes = 3G\n[user 7]\nswap_host_bytes = 5G\n[program *]\nweight = 9\n[device 1]\n"
+		"swap_host_bytes = 1G\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	config_rules(&config, &rules);
+	terms_of_user(&rules, 8, &terms);
+	ck_assert_uint_eq(terms.swap_host_bytes, UINT64_C(3) << 30);
+	ck_assert_uint_eq(terms.weight, 100);
+	terms_of_user(&rules, 7, &terms);
+	ck_assert_uint_eq(terms.swap_host_bytes, UINT64_C(5) << 30);
+	rules.device = 1;
+	terms_of_user(&rules, 7, &terms);
+	ck_assert_uint_eq(terms.swap_host_bytes, UINT64_C(1) << 30);
 	unlink(path);
 }
 

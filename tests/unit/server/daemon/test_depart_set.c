@@ -169,7 +169,7 @@ static void set_up(void)
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_OFF;
-	fake->config.swap_host_bytes = UINT64_C(1) << 40;
+	fake->daemon.rules.general.swap_host_bytes = UINT64_C(1) << 40;
 	receiver_open(SOCK_NONBLOCK);
 	taken = asked = 0;
 	waits = false;

@@ -165,7 +165,7 @@ static void boot(void)
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_ERROR;
-	fake->config.swap_host_bytes = UINT64_C(1) << 40;
+	fake->daemon.rules.general.swap_host_bytes = UINT64_C(1) << 40;
 	serve_all();
 	for (int i = 0; i < 2; i++) {
 		fake_hello(fake, &clients[i]);
@@ -362,7 +362,7 @@ TEST(drain, newcomers_are_refused)
 TEST(drain, what_does_not_fit_on_the_host_is_found_first)
 {
 	boot();
-	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	fake->daemon.rules.general.swap_host_bytes = CHUNKS * BYTES - 1;
 	drain();
 	ck_assert_int_eq(code, CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_ptr_nonnull(strstr(text, "swap_host_bytes"));

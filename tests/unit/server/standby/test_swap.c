@@ -23,6 +23,7 @@
 #define MIB	  UINT64_C(1048576)
 #define PLACES	  3u /* mapped: the last two are the same memory */
 #define CHUNKS	  2u
+#define STRANGER  4711u /* a user */
 #define ALL	  ((1u << PLACES) - 1)
 #define HANDLE	  7u
 #define BYTES	  (130 * MIB) /* of a chunk: several requests of the executor */
@@ -237,7 +238,7 @@ static void boot(void)
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_OFF;
-	fake->config.swap_host_bytes = UINT64_C(1) << 40;
+	fake->daemon.rules.general.swap_host_bytes = UINT64_C(1) << 40;
 	serve_all();
 	fake_hello(fake, &client);
 	serve_all();
@@ -295,7 +296,8 @@ static void expect_away(void)
 	ck_assert_uint_eq(session->holdings.owned_bytes, 0);
 	ck_assert_uint_eq(session->holdings.away_bytes, CHUNKS * BYTES);
 	ck_assert_uint_eq(
-		swap_all_bytes(&fake->daemon).host + swap_all_bytes(&fake->daemon).directory, CHUNKS * BYTES);
+		swap_bytes_of(&fake->daemon, NULL).host + swap_bytes_of(&fake->daemon, NULL).directory,
+		CHUNKS * BYTES);
 	ck_assert_uint_eq(live, 0);
 	ck_assert(word_relaxed(&session->view.server->share) & SHM_SHARE_AWAY);
 	expect_maps(0);
@@ -446,15 +448,15 @@ TEST(swap, who_goes_at_once_is_paused_behind_it)
 TEST(swap, a_budget_is_kept)
 {
 	boot();
-	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	fake->daemon.rules.general.swap_host_bytes = CHUNKS * BYTES - 1;
 	ck_assert_ptr_nonnull(strstr(swap_begin(session, SWAP_AT_REST, on_done, NULL), "swap_host_bytes"));
 	serve_all();
 	expect_here();
-	fake->config.swap_host_bytes++;
+	fake->daemon.rules.general.swap_host_bytes++;
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_away();
-	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).directory, 0);
+	ck_assert_uint_eq(swap_bytes_of(&fake->daemon, NULL).directory, 0);
 	end(true);
 }
 
@@ -464,7 +466,7 @@ TEST(swap, what_the_budget_has_no_room_for_goes_to_a_folder)
 
 	boot();
 	ck_assert_ptr_nonnull(mkdtemp(folder));
-	fake->config.swap_host_bytes = CHUNKS * BYTES - 1;
+	fake->daemon.rules.general.swap_host_bytes = CHUNKS * BYTES - 1;
 	strcpy(fake->config.swap_directory, "/var/tmp/frmps-swap-XXXXXX");
 	ck_assert_ptr_nonnull(strstr(swap_begin(session, SWAP_AT_REST, on_done, NULL), "swap_directory"));
 	serve_all();
@@ -473,7 +475,7 @@ TEST(swap, what_the_budget_has_no_room_for_goes_to_a_folder)
 	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
 	serve_all();
 	expect_away();
-	ck_assert_uint_eq(swap_all_bytes(&fake->daemon).host, 0);
+	ck_assert_uint_eq(swap_bytes_of(&fake->daemon, NULL).host, 0);
 	swap_end(session, on_done, NULL);
 	serve_all();
 	expect_here();
@@ -727,13 +729,124 @@ TEST(swap, who_came_back_stays)
 	end(true);
 }
 
+/*
+ * Budgets of users
+ */
+
+/* Another owner's session, with a chunk. */
+static void boot_budgets(void)
+{
+	boot_short();
+	chunks_most = UINT_MAX;
+	asking->owner = STRANGER;
+	ask_for_room();
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+/* In a section of the other owner's. */
+static void set_budget(uint64_t bytes)
+{
+	struct rules *rules = &fake->daemon.rules;
+
+	rules->rules[0] = (struct rule){.kind = RULE_USER,
+		.uid = STRANGER,
+		.set = 1u << term_find("swap_host_bytes"),
+		.terms.swap_host_bytes = bytes};
+	rules->count = 1;
+}
+
+static void end_budgets(void)
+{
+	fake_leave(fake, &asker);
+	serve_all();
+	asking = NULL;
+	end(true);
+}
+
+static void expect_refusal(const char *text)
+{
+	const char *said = swap_begin(asking, SWAP_AT_REST, on_done, NULL);
+
+	ck_assert_msg(said && !strcmp(said, text), "%s", said);
+}
+
+TEST(swap, no_users_memory_counts_against_another)
+{
+	const uid_t owner = STRANGER;
+
+	boot_budgets();
+	fake->daemon.rules.general.swap_host_bytes = CHUNKS * BYTES;
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(swap_room(&fake->daemon, session->owner), 0);
+	ck_assert_uint_eq(swap_room(&fake->daemon, STRANGER), CHUNKS * BYTES);
+	/* A subordinate user has no budget of his own. */
+	asking->owner = session->owner;
+	expect_refusal("user 0 may have 260M of device memory in host memory (swap_host_bytes): 260M are "
+		       "there, and 130M more are not allowed");
+	asking->owner = STRANGER;
+	/* The operator gives less. */
+	set_budget(BYTES - 1);
+	ck_assert_ptr_nonnull(swap_begin(asking, SWAP_AT_REST, on_done, NULL));
+	set_budget(BYTES);
+	ck_assert_ptr_null(swap_begin(asking, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	ck_assert_int_eq(asking->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(swap_bytes_of(&fake->daemon, &owner).host, BYTES);
+	ck_assert_uint_eq(swap_bytes_of(&fake->daemon, &session->owner).host, CHUNKS * BYTES);
+	ck_assert_uint_eq(swap_bytes_of(&fake->daemon, NULL).host, (CHUNKS + 1) * BYTES);
+	end_budgets();
+}
+
+TEST(swap, without_a_budget_a_user_leaves_some_to_others)
+{
+	uint64_t most;
+
+	boot_budgets();
+	fake->daemon.rules.general.swap_host_bytes = 0;
+	most = swap_most_bytes(&fake->daemon);
+	ck_assert_uint_eq(swap_budget(&fake->daemon, session->owner), most / 3 * 2);
+	ck_assert_ptr_null(swap_begin(session, SWAP_AT_REST, on_done, NULL));
+	serve_all();
+	ck_assert_int_eq(session->memory, SESSION_MEMORY_AWAY);
+	ck_assert_uint_eq(swap_budget(&fake->daemon, session->owner), most / 3 * 2);
+	ck_assert_uint_eq(swap_room(&fake->daemon, session->owner), most / 3 * 2 - CHUNKS * BYTES);
+	ck_assert_uint_eq(swap_room(&fake->daemon, STRANGER), (most - CHUNKS * BYTES) / 3 * 2);
+	/* There is no more than there is, whatever the operator says. */
+	fake->daemon.rules.general.swap_host_bytes = UINT64_C(1) << 50;
+	ck_assert_uint_eq(swap_room(&fake->daemon, STRANGER), most - CHUNKS * BYTES);
+	session->holdings.away_bytes += most;
+	ck_assert_uint_eq(swap_room(&fake->daemon, STRANGER), 0);
+	ck_assert_ptr_nonnull(swap_begin(asking, SWAP_AT_REST, on_done, NULL));
+	session->holdings.away_bytes -= most;
+	end_budgets();
+}
+
+TEST(swap, what_is_free_is_what_the_users_may_swap)
+{
+	boot_budgets();
+	fake->daemon.rules.general.swap_host_bytes = CHUNKS * BYTES - 1;
+	AWAIT(swap_spare(asking) == CHUNKS * BYTES - 1);
+	AWAIT(swap_spare(session) == BYTES);
+	set_budget(1);
+	ck_assert_uint_eq(swap_spare(asking), CHUNKS * BYTES - 1);
+	ck_assert_uint_eq(swap_spare(session), 1);
+	strcpy(fake->config.swap_directory, "/var/tmp");
+	ck_assert_uint_eq(swap_spare(asking), CHUNKS * BYTES);
+	ck_assert_uint_eq(swap_spare(session), BYTES);
+	end_budgets();
+}
+
 TEST(swap, the_executor_of_a_newcomer_has_room)
 {
 	boot();
 	fake->daemon.rules.general.memory_policy = CONFIG_MEMORY_POLICY_SWAP;
 	session_set_terms(session);
 	starts_short = 1;
-	fake_hello_as(fake, &asker, 4711);
+	fake_hello_as(fake, &asker, STRANGER);
 	AWAIT(session->memory == SESSION_MEMORY_AWAY);
 	ck_assert_uint_gt(starts_short, 1);
 	AWAIT(fake->daemon.counters.sessions_opened == 2);
@@ -860,7 +973,7 @@ static void end_set(bool first_is_there, bool other_is_there)
 
 static uint64_t swapped(void)
 {
-	const struct swap_bytes bytes = swap_all_bytes(&fake->daemon);
+	const struct swap_bytes bytes = swap_bytes_of(&fake->daemon, NULL);
 
 	return bytes.host + bytes.directory;
 }
