@@ -50,8 +50,19 @@ static const struct figure session_figures[] = {
 static const struct figure swap_figures[] = {
 	{"swap_host_memory_bytes", "gauge", "Host memory that the device memory of suspended programs takes.",
 		"bytes"},
-	{"swap_host_memory_limit_bytes", "gauge", "Most that it may take (swap_host_bytes).", "most_bytes"},
+	{"swap_host_memory_limit_bytes", "gauge", "Most that it may take.", "most_bytes"},
 	{"swap_directory_bytes", "gauge", "Device memory of suspended programs that is in swap_directory.",
+		"directory_bytes"},
+};
+
+/* Of users with some. */
+static const struct figure swap_user_figures[] = {
+	{"swap_user_host_memory_bytes", "gauge",
+		"Host memory that the device memory of the user's suspended programs takes.", "bytes"},
+	{"swap_user_host_memory_limit_bytes", "gauge", "Most that it may take (swap_host_bytes).",
+		"most_bytes"},
+	{"swap_user_directory_bytes", "gauge",
+		"Device memory of the user's suspended programs that is in swap_directory.",
 		"directory_bytes"},
 };
 
@@ -149,6 +160,17 @@ static void say_counts(FILE *out, const json_t *counts, const struct figure *fig
 		say_label(out, figure->key, value);
 		fprintf(out, "} %lld\n", (long long)json_integer_value(count));
 	}
+}
+
+static void say_swap_users(FILE *out, const json_t *users, const struct figure *figure)
+{
+	const json_t *user;
+	size_t i;
+
+	say_kind(out, figure->name, figure->type, figure->help);
+	json_array_foreach (users, i, user)
+		fprintf(out, "frmps_%s{uid=\"%lld\"} %lld\n", figure->name, field_number(user, "uid"),
+			field_number(user, figure->key));
 }
 
 static void say_partitions(FILE *out, const json_t *partitions, const struct figure *figure)
@@ -292,6 +314,9 @@ static void say_all(FILE *out, const json_t *status)
 	say_counters(out, json_object_get(status, "counters"));
 	say_counts(out, json_object_get(status, "driver_loads"), &driver_loads_figure);
 	say_counts(out, json_object_get(status, "events"), &events_figure);
+	for (size_t i = 0; i < COUNT(swap_user_figures); i++)
+		say_swap_users(out, json_object_get(json_object_get(status, "swap"), "users"),
+			&swap_user_figures[i]);
 	for (size_t i = 0; i < COUNT(partition_figures); i++)
 		say_partitions(out, json_object_get(status, "partitions"), &partition_figures[i]);
 	say_executors(out, domains);

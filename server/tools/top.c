@@ -97,25 +97,39 @@ static void print_line(const struct line *line, const char *end, FILE *out)
 		FIELD_BYTES(one, "host_bytes"), line->rate, cut(program, PROGRAM_ROOM), program, end);
 }
 
+/* Return: how many lines */
+static size_t print_swap(const json_t *users, const char *end, FILE *out)
+{
+	const json_t *user;
+	size_t i;
+
+	json_array_foreach (users, i, user)
+		fprintf(out, "user %lld: %s of %s in host memory, %s in swap_directory%s",
+			field_number(user, "uid"), FIELD_BYTES(user, "bytes"),
+			FIELD_BYTES(user, "most_bytes"), FIELD_BYTES(user, "directory_bytes"), end);
+	return json_array_size(users);
+}
+
 void top_print(
 	const json_t *before, const json_t *now, uint64_t ns, unsigned rows, const char *end, FILE *out)
 {
 	const json_t *device = json_object_get(now, "device"), *counters = json_object_get(now, "counters");
 	struct table table;
-	size_t shown;
+	size_t shown, head; /* lines */
 
 	make_table(&table, before, now, ns);
 	fprintf(out, "%s: %zu programs, %s of %s, ", field_text(device, "name", "-"), table.count,
 		BYTES_OF(table.memory), FIELD_BYTES(device, "total_bytes"));
 	if (table.away)
 		fprintf(out, "%s away, ", BYTES_OF(table.away));
-	fprintf(out, "%s pinned, %.0f commands/s, %lld faults%s%s%s", BYTES_OF(table.pinned), table.rate,
+	fprintf(out, "%s pinned, %.0f commands/s, %lld faults%s%s", BYTES_OF(table.pinned), table.rate,
 		field_number(counters, "faults"),
-		strcmp(field_text(device, "state", ""), "drained") ? "" : ", drained", end, end);
-	fprintf(out, "%8s %8s %6s  %-9s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", "SESSION", "PID", "UID",
-		"STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
+		strcmp(field_text(device, "state", ""), "drained") ? "" : ", drained", end);
+	head = 3 + print_swap(json_object_get(json_object_get(now, "swap"), "users"), end, out);
+	fprintf(out, "%s%8s %8s %6s  %-9s %7s %6s %4s %5s %7s %7s %7s %10s  %s%s", end, "SESSION", "PID",
+		"UID", "STATE", "CLASS", "WEIGHT", "SMS", "ASKED", "MEMORY", "LIMIT", "PINNED", "COMMANDS/S",
 		"PROGRAM", end);
-	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
+	shown = rows && table.count + head > rows ? rows > head + 1 ? rows - head - 1 : 0 : table.count;
 	for (size_t i = 0; i < shown; i++)
 		print_line(&table.lines[i], end, out);
 	if (shown < table.count)
@@ -140,8 +154,9 @@ json_t *top_json(const json_t *before, const json_t *now, uint64_t ns)
 	for (size_t i = 0; i < table.count; i++)
 		json_array_append_new(sessions, line_json(&table.lines[i]));
 	free(table.lines);
-	return json_pack("{sO? sI sI sI sf sI so}", "device", json_object_get(now, "device"), "memory_bytes",
-		(json_int_t)table.memory, "swapped_bytes", (json_int_t)table.away, "host_bytes",
-		(json_int_t)table.pinned, "commands_per_second", table.rate, "faults",
-		(json_int_t)field_number(json_object_get(now, "counters"), "faults"), "sessions", sessions);
+	return json_pack("{sO? sO? sI sI sI sf sI so}", "swap", json_object_get(now, "swap"), "device",
+		json_object_get(now, "device"), "memory_bytes", (json_int_t)table.memory, "swapped_bytes",
+		(json_int_t)table.away, "host_bytes", (json_int_t)table.pinned, "commands_per_second",
+		table.rate, "faults", (json_int_t)field_number(json_object_get(now, "counters"), "faults"),
+		"sessions", sessions);
 }

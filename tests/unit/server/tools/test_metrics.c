@@ -13,6 +13,9 @@ static const char document[] =
 	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
 	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},"
 	"\"driver_loads\":{\"cubin\":5},"
+	"\"swap\":{\"bytes\":33,\"most_bytes\":99,\"directory_bytes\":44,\"users\":["
+	"{\"uid\":1000,\"bytes\":30,\"most_bytes\":50,\"directory_bytes\":0},"
+	"{\"uid\":1001,\"bytes\":3,\"most_bytes\":60,\"directory_bytes\":44}]},"
 	"\"partitions\":[{\"name\":\"GPU-1/"
 	"2\",\"chunks\":3,\"multiprocessors\":24,\"clients\":2}],\"domains\":["
 	"{\"uid\":null,\"unpinning_bytes\":0,\"executors\":[{\"pid\":5,\"role\":\"active\",\"state\":"
@@ -78,6 +81,10 @@ TEST(metrics, what_the_service_says_of_itself)
 		"frmps_executor_contains_faults{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
 	expect(text,
 		"frmps_executor_contains_faults{uid=\"1000\",pid=\"7\",role=\"active\",state=\"active\"} 0");
+	expect(text, "frmps_swap_host_memory_limit_bytes 99");
+	expect(text, "frmps_swap_user_host_memory_bytes{uid=\"1000\"} 30");
+	expect(text, "frmps_swap_user_host_memory_limit_bytes{uid=\"1001\"} 60");
+	expect(text, "frmps_swap_user_directory_bytes{uid=\"1001\"} 44");
 	expect(text, "frmps_partition_multiprocessors{partition=\"GPU-1/2\"} 24");
 	expect(text, "frmps_partition_sessions{partition=\"GPU-1/2\"} 2");
 	/* Nobody's yet, and not known to this version. */

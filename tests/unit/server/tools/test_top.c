@@ -90,6 +90,25 @@ TEST(top, a_letter_is_not_cut)
 	free(text);
 }
 
+TEST(top, it_says_where_the_memory_of_users_is)
+{
+	const char *now = "{\"swap\":{\"users\":[{\"uid\":7,\"bytes\":1024,\"most_bytes\":4096,"
+			  "\"directory_bytes\":2048},{\"uid\":8,\"bytes\":0,\"most_bytes\":4096,"
+			  "\"directory_bytes\":1024}]},\"domains\":[{\"clients\":[" SESSION(
+				  "1", "1") "," SESSION("2", "2") "," SESSION("3", "3") "]}]}";
+	char *text = show(NULL, now, 7);
+	json_t *status = json_loads(now, 0, NULL), *root = top_json(NULL, status, 500000000);
+
+	ck_assert_msg(strstr(text, "faults\nuser 7: 1K of 4K in host memory, 2K in swap_directory\n"
+				   "user 8: 0 of 4K in host memory, 1K in swap_directory\n\n SESSION"),
+		"%s", text);
+	ck_assert_msg(strstr(text, "p1\n2 more\n") != NULL, "%s", text);
+	ck_assert(json_equal(json_object_get(root, "swap"), json_object_get(status, "swap")));
+	json_decref(root);
+	json_decref(status);
+	free(text);
+}
+
 TEST(top, nobody_is_there)
 {
 	char *text = show(NULL, STATUS(""), 24);
