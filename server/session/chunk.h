@@ -53,6 +53,7 @@ struct chunk {
 	/* Those of the holders that count as memory. The session of the first owns the chunk
 	 * (holdings.h). */
 	TAILQ_HEAD(, holding) owners;
+	bool is_shared; /* of several sessions, exported, or lent (holdings_note_sharing()) */
 	/* NULL: empty, the content is in host memory (standby/swap.c) */
 	struct shared_fd *fd;
 	uint64_t place;	 /* of the content, bytes from the start of the files of its sessions */

@@ -18,6 +18,7 @@
 #include "server/session/daemon.h"
 #include "server/session/handout.h"
 #include "server/session/holding.h"
+#include "server/session/holdings.h"
 #include "server/session/session.h"
 
 #define LOOK_MS 1000u
@@ -83,6 +84,7 @@ static void end(struct chunk *chunk)
 	shared_fd_unref(offer->file);
 	free(offer);
 	chunk->offer = NULL;
+	holdings_note_sharing(chunk);
 }
 
 static const struct chunk_exported rules = {is_wanted, take, end};
@@ -176,6 +178,7 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 	TAILQ_INSERT_TAIL(&offer->exports->all, offer, link);
 	chunk->offer = offer;
 	chunk->exported = &rules;
+	holdings_note_sharing(chunk);
 	return offer->file;
 }
 
@@ -187,6 +190,7 @@ static void record_lent(struct daemon *daemon, struct chunk *chunk)
 	struct holding *entry;
 
 	chunk->is_lent = true;
+	holdings_note_sharing(chunk);
 	TAILQ_FOREACH (session, &daemon->sessions, link) {
 		if (session->uid != chunk->offer->uid)
 			continue;

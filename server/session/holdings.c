@@ -79,11 +79,16 @@ static bool counts_as_host(const struct holding *entry)
 	       (entry->type == WIRE_MAP_HOST && !entry->memory);
 }
 
+static bool is_borrowed(const struct holding *entry)
+{
+	return entry->chunk && entry->chunk->kind == CHUNK_BORROWED;
+}
+
 static uint32_t fds_of(const struct holding *entry)
 {
-	bool is_borrowed = entry->chunk && entry->chunk->lease;
+	bool is_leased = entry->chunk && entry->chunk->lease;
 
-	return (uint32_t)(entry->fd || entry->chunk) + (uint32_t)is_borrowed;
+	return (uint32_t)(entry->fd || entry->chunk) + (uint32_t)is_leased;
 }
 
 /* The sum to which an entry adds that owns its memory. */
@@ -92,14 +97,40 @@ static uint64_t *sum_of(struct holdings *holdings, const struct holding *entry)
 	return entry->chunk && holdings->away ? &holdings->away_bytes : &holdings->owned_bytes;
 }
 
+static bool others_own(const struct holdings *holdings, const struct chunk *chunk)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &chunk->owners, owners_link)
+		if (entry->holdings != holdings)
+			return true;
+	return false;
+}
+
+void holdings_note_sharing(struct chunk *chunk)
+{
+	struct holding *entry = TAILQ_FIRST(&chunk->owners);
+	const bool is_shared =
+		chunk->offer || chunk->is_lent || (entry && others_own(entry->holdings, chunk));
+
+	if (is_shared == chunk->is_shared)
+		return;
+	chunk->is_shared = is_shared;
+	for (; entry; entry = TAILQ_NEXT(entry, owners_link))
+		entry->holdings->shared_count += is_shared ? 1 : UINT32_MAX;
+}
+
 static void own(struct holdings *holdings, struct holding *entry)
 {
 	struct chunk *chunk = entry->chunk;
 
 	if (!chunk || TAILQ_EMPTY(&chunk->owners))
 		*sum_of(holdings, entry) += entry->range.bytes;
-	if (chunk)
-		TAILQ_INSERT_TAIL(&chunk->owners, entry, owners_link);
+	if (!chunk)
+		return;
+	TAILQ_INSERT_TAIL(&chunk->owners, entry, owners_link);
+	holdings->shared_count += chunk->is_shared;
+	holdings_note_sharing(chunk);
 }
 
 static void disown(struct holdings *holdings, struct holding *entry)
@@ -113,6 +144,8 @@ static void disown(struct holdings *holdings, struct holding *entry)
 	if (!chunk)
 		return;
 	TAILQ_REMOVE(&chunk->owners, entry, owners_link);
+	holdings->shared_count -= chunk->is_shared;
+	holdings_note_sharing(chunk);
 	next = owns ? TAILQ_FIRST(&chunk->owners) : NULL;
 	if (next)
 		*sum_of(next->holdings, next) += next->range.bytes;
@@ -145,6 +178,7 @@ void holdings_remove(struct holdings *holdings, struct holding *entry)
 	if (entry->type == WIRE_CREATE_MEMORY)
 		TAILQ_REMOVE(&holdings->memories, entry, memory_link);
 	holdings->backed_count -= entry->type == WIRE_BACK_ARRAY;
+	holdings->shared_count -= is_borrowed(entry);
 	holdings->untold -= entry->is_untold;
 	holdings->count--;
 	holdings->kept_bytes -= holding_kept_bytes(entry);
@@ -185,6 +219,7 @@ void holdings_add(struct holdings *holdings, struct holding *entry)
 	if (entry->type == WIRE_CREATE_MEMORY)
 		TAILQ_INSERT_TAIL(&holdings->memories, entry, memory_link);
 	holdings->backed_count += entry->type == WIRE_BACK_ARRAY;
+	holdings->shared_count += is_borrowed(entry);
 	entry->holdings = holdings;
 	holdings->count++;
 	holdings->kept_bytes += holding_kept_bytes(entry);
@@ -331,16 +366,6 @@ uint64_t holdings_limit_growth(const struct holdings *holdings, const struct wir
 		if (entry->type == WIRE_SET_LIMIT && entry->attribute == limit->limit)
 			return bytes > entry->range.bytes ? bytes - entry->range.bytes : 0;
 	return bytes;
-}
-
-static bool others_own(const struct holdings *holdings, const struct chunk *chunk)
-{
-	const struct holding *entry;
-
-	TAILQ_FOREACH (entry, &chunk->owners, owners_link)
-		if (entry->holdings != holdings)
-			return true;
-	return false;
 }
 
 /* What limits take, which never leaves the device. */

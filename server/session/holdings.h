@@ -51,7 +51,10 @@ struct holdings {
 	uint32_t fds;	       /* descriptors of entries; those of chunks once per entry */
 	uint32_t windows;      /* of RESERVE_WINDOW */
 	uint32_t backed_count; /* arrays that have memory */
-	uint32_t untold;       /* entries that standbys do not know yet */
+	/* Entries that count as memory and whose chunk is shared, and entries of another device's
+	 * memory; 0: the session shares no device memory. */
+	uint32_t shared_count;
+	uint32_t untold; /* entries that standbys do not know yet */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
@@ -118,6 +121,10 @@ void holdings_give_chunk(struct holdings *holdings, struct holding *entry, struc
 void holdings_remove(struct holdings *holdings, struct holding *entry);
 /** Removes the entry of a type with this id, if there is one. */
 void holdings_remove_id(struct holdings *holdings, enum wire_type type, uint32_t id);
+
+/** Call when a chunk has begun or ceased to be exported, or lent: its sessions share device memory,
+ * or do no more. Twice is fine. */
+void holdings_note_sharing(struct chunk *chunk);
 
 /** Records an entry, once the daemon has sent the entry to every standby. */
 void holdings_save(struct holdings *holdings, struct holding *entry);

@@ -45,9 +45,6 @@ static inline bool swap_is_of_all(enum swap_manner manner)
 /** Checks if the memory of a session could leave, apart from what passes by itself, and from other
  * sessions that share the memory. Return: NULL, or the obstacle (static text) */
 const char *swap_refuses(const struct session *session);
-/** True if the session shares device memory with other programs or devices, or has exported
- * some. */
-bool swap_shares(const struct session *session);
 /** Bytes that may still leave, of all sessions of an owner (session/owner.h) together. UINT64_MAX:
  * any number */
 uint64_t swap_room(const struct daemon *daemon, uid_t owner);

@@ -49,30 +49,17 @@ static uint64_t beyond(const struct session *session)
 	return held > own ? held - own : 0;
 }
 
-/* Apart from what it shares. */
 static bool may_go(const struct session *session, const struct session *asker)
 {
 	return !swap_is_with(session, asker) && session->terms.memory_policy == CONFIG_MEMORY_POLICY_SWAP &&
 	       session->memory == SESSION_MEMORY_HERE && session_is_live(session) && !session->request &&
-	       !session->holdings.backed_count && beyond(session);
+	       !session->holdings.backed_count && !session->holdings.shared_count && beyond(session);
 }
 
-/* The session's memory that the asker could have. Looks at all of it. */
+/* The session's memory that the asker could have. */
 static uint64_t within_reach(const struct session *session, const struct session *asker)
 {
-	return may_go(session, asker) && !swap_shares(session) ? beyond(session) : 0;
-}
-
-/* Begins a choice without the sessions that share. Return: its number */
-static uint64_t begin_choice(const struct session *asker)
-{
-	uint64_t choice = ++asker->daemon->choices;
-	struct session *session;
-
-	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (may_go(session, asker) && swap_shares(session))
-			session->passed_over = choice;
-	return choice;
+	return may_go(session, asker) ? beyond(session) : 0;
 }
 
 /* Time of the session's latest known activity. */
@@ -246,7 +233,7 @@ static uint64_t next_stayed_us(const struct session *asker, uint64_t now_us)
 
 static bool displace_resting(struct session *asker)
 {
-	uint64_t choice = begin_choice(asker);
+	uint64_t choice = ++asker->daemon->choices;
 	struct session *session;
 
 	while ((session = find_resting(asker, choice)))
@@ -257,7 +244,7 @@ static bool displace_resting(struct session *asker)
 
 static bool displace_working(struct session *asker)
 {
-	uint64_t choice = begin_choice(asker);
+	uint64_t choice = ++asker->daemon->choices;
 	struct session *session;
 
 	while ((session = find_working(asker, choice)))

@@ -59,22 +59,6 @@ const char *swap_refuses(const struct session *session)
 	return text;
 }
 
-bool swap_shares(const struct session *session)
-{
-	const struct holding *entry, *other;
-
-	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
-		if (!entry->chunk || chunk_is_host(entry->chunk))
-			continue;
-		TAILQ_FOREACH (other, &entry->chunk->owners, owners_link)
-			if (other->holdings != &session->holdings)
-				return true;
-		if (entry->chunk->offer || entry->chunk->is_lent || !chunk_is_own(entry->chunk))
-			return true;
-	}
-	return false;
-}
-
 /* A session that ends, or that an executor has not closed yet, may still write to a chunk. */
 static bool is_shared_beyond(const struct pieces *pieces)
 {

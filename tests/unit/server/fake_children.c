@@ -24,7 +24,9 @@
 #include "server/loop/timer.h"
 #include "server/daemon/children.h"
 #include "server/service.h"
+#include "server/session/chunk.h"
 #include "server/session/domain.h"
+#include "server/session/holdings.h"
 #include "server/session/owner.h"
 #include "server/door/visitor.h"
 #include "server/session/window.h"
@@ -264,6 +266,37 @@ static void look_at_board(struct fake *fake)
 		reclaim_synced(&fake->daemon, 1);
 }
 
+/* Looks at all there is: whether the entry's session shares the entry's device memory. */
+static bool is_shared(const struct holding *entry)
+{
+	const struct chunk *chunk = entry->chunk;
+	const struct holding *owner;
+	bool is_owner = false, others = false;
+
+	if (!chunk || chunk->kind == CHUNK_BORROWED)
+		return chunk;
+	TAILQ_FOREACH (owner, &chunk->owners, owners_link) {
+		is_owner |= owner == entry;
+		others |= owner->holdings != entry->holdings;
+	}
+	return is_owner && (others || chunk->offer || chunk->is_lent);
+}
+
+/* The counts are what a look at all holdings finds. */
+static void check_shared_counts(const struct fake *fake)
+{
+	const struct session *session;
+	const struct holding *entry;
+
+	TAILQ_FOREACH (session, &fake->daemon.sessions, link) {
+		uint32_t count = 0;
+
+		TAILQ_FOREACH (entry, &session->holdings.entries, link)
+			count += is_shared(entry);
+		ck_assert_uint_eq(session->holdings.shared_count, count);
+	}
+}
+
 void fake_turn(struct fake *fake)
 {
 	/* Everything here is local: a few rounds carry every consequence through. */
@@ -273,6 +306,7 @@ void fake_turn(struct fake *fake)
 			look_at_board(fake);
 		end_compilers(fake, false);
 	}
+	check_shared_counts(fake);
 }
 
 bool fake_skip(struct fake *fake)

@@ -1253,6 +1253,56 @@ START_TEST(whatever_dies_a_set_is_here_or_there)
 }
 END_TEST
 
+static void expect_shared(uint32_t mine, uint32_t others)
+{
+	ck_assert_uint_eq(session->holdings.shared_count, mine);
+	ck_assert_uint_eq(asking->holdings.shared_count, others);
+}
+
+/* Nobody looks at all holdings to know whether a session shares memory. */
+TEST(death, what_is_shared_is_counted)
+{
+	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .range = {.bytes = BYTES}},
+			    release = {.type = WIRE_RELEASE_MEMORY, .memory = {.handle = HANDLE}},
+			    export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = HANDLE}};
+	uint64_t token[2];
+
+	boot_two(token);
+	expect_shared(0, 0);
+	/* Imported, and freed. */
+	import_as_other(token);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	expect_shared(1, 1);
+	map_as_other();
+	expect_shared(1, 1);
+	/* Away, and back. */
+	ck_assert(go(SET_HOPS - 1, asking));
+	expect_shared(1, 1);
+	strike(DAEMON);
+	serve_all();
+	expect_shared(1, 1);
+	unmap.range.address = asker.window_base;
+	ask_as(&asker, &unmap);
+	shares = false;
+	ask_as(&asker, &release);
+	expect_shared(0, 0);
+	/* Exported: anybody may import it. */
+	ask_as(&client, &export);
+	packet_close_fds(&fake->packet);
+	expect_shared(1, 0);
+	import_as_other(token);
+	serve_all();
+	fake_expect(fake, asker.socket, WIRE_REPLY);
+	map_as_other();
+	expect_shared(1, 1);
+	/* The first one ends. */
+	fake_leave(fake, &client);
+	serve_all();
+	ck_assert_uint_eq(asking->holdings.shared_count, 1);
+	end_set(false, true);
+}
+
 TEST(set, every_message_of_both_was_there)
 {
 	boot_set();
@@ -1273,6 +1323,7 @@ int main(void)
 	suite_add(tests, "set");
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
+	suite_add(deaths, "death");
 	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);
 	tcase_add_loop_test(deaths, whatever_dies_turns_go_on, 0, TURNS);
 	tcase_add_loop_test(deaths, whatever_dies_a_set_is_here_or_there, 0, SET_HOPS / AT_A_TIME);
