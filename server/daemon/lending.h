@@ -9,10 +9,11 @@
 // Memory that is away, or on its way to another device, is called back, and the borrower asks all
 // over again, for LENDING_PATIENCE_MS after the begin of its program's request.
 //
-// The memory counts on its own device alone. The lender never empties memory that it has lent. When
-// its last owner there ends, the memory is unheld (session/export.h) for as long as the borrower
-// has the file open. A lender that dies takes nothing from the borrower: descriptors and mappings
-// keep the memory.
+// The memory counts on its own device alone. The lender never empties memory that is lent: for as
+// long as the borrower has the offer's file open. When the last owner there ends, the memory is
+// unheld (session/export.h) for so long. A lender that dies takes nothing from the borrower:
+// descriptors and mappings keep the memory. But the file ends with the lender: what was lent then
+// counts as lent to its end.
 //
 // A daemon lends to its own user alone, and to programs of the user whose memory it is. Daemon,
 // loop thread only.

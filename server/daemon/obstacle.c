@@ -10,6 +10,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/export.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/standby/leaving.h"
@@ -78,7 +79,7 @@ static const char *refuses_host_memory(const struct swap_group *members, const s
 
 	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		if (entry->type == WIRE_CREATE_MEMORY && chunk_is_host(entry->chunk) &&
-			entry->chunk->is_lent && !entry->chunk->lease)
+			!entry->chunk->lease && exports_is_lent(entry->chunk))
 			return "it shares pinned memory with other devices";
 		sharer = entry->chunk && entry->chunk->lease ? NULL : find_sharer(members, entry);
 		if (!sharer)

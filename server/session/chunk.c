@@ -88,7 +88,7 @@ void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
 			.lease = chunk->lease ? chunk->lease->key : 0,
 			.place = chunk->place,
 			.offset = chunk->offset,
-			.is_lent = chunk->is_lent,
+			.is_lent = chunk->lent != CHUNK_NOT_LENT,
 			.is_programs = chunk->fd && chunk->fd->is_programs};
 }
 
@@ -109,7 +109,7 @@ struct chunk *chunk_adopt(
 		.lease = lease,
 		.place = kept->place,
 		.offset = kept->offset,
-		.is_lent = kept->is_lent};
+		.lent = kept->is_lent ? CHUNK_LENT_FOR_GOOD : CHUNK_NOT_LENT};
 	memcpy(chunk->token, kept->token, sizeof(chunk->token));
 	TAILQ_INIT(&chunk->owners);
 	return chunk;

@@ -35,6 +35,14 @@ enum chunk_kind {
 	CHUNK_BORROWED, /* of another device: counts there, and is never emptied */
 };
 
+/* Whether another device may have the chunk mapped (exports_is_lent()). */
+enum chunk_lent {
+	CHUNK_NOT_LENT,
+	CHUNK_LENT,
+	/* by an earlier life of the daemon, which alone had the file that tells: until it ends */
+	CHUNK_LENT_FOR_GOOD,
+};
+
 struct chunk {
 	struct daemon *daemon;
 	enum chunk_kind kind;
@@ -46,7 +54,7 @@ struct chunk {
 	/* proves the right to import the chunk (ExportMemory), and names the device where the
 	 * chunk was made (WIRE_TOKEN_DEVICE): the same for good, wherever its programs go */
 	uint64_t token[2];
-	bool is_lent;	  /* to another device, where the chunk may be mapped until it ends */
+	enum chunk_lent lent;
 	unsigned holders; /* holdings of the chunk, of any session */
 	/* number of the session that freed the chunk; 0: in use, or its holder ended */
 	uint64_t freed_by;

@@ -60,7 +60,7 @@ static bool is_over(const struct chunk *chunk)
 /* What another device has mapped counts until it is unmapped there: this daemon cannot free it. */
 static bool is_wanted(const struct chunk *chunk)
 {
-	return (chunk->is_lent || !is_over(chunk)) && handout_is_open(chunk->offer->file);
+	return (chunk->lent != CHUNK_NOT_LENT || !is_over(chunk)) && handout_is_open(chunk->offer->file);
 }
 
 /* The latest are at the end. */
@@ -182,16 +182,15 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 	return offer->file;
 }
 
-/* Another life of the daemon does not know offers: the records of all that have the chunk say that
- * it is lent. */
-static void record_lent(struct daemon *daemon, struct chunk *chunk)
+/* Another life of the daemon does not know offers: the records of all that have the chunk say
+ * whether it is lent. */
+static void set_lent(struct chunk *chunk, enum chunk_lent lent)
 {
 	struct session *session;
 	struct holding *entry;
 
-	chunk->is_lent = true;
-	holdings_note_sharing(chunk);
-	TAILQ_FOREACH (session, &daemon->sessions, link) {
+	chunk->lent = lent;
+	TAILQ_FOREACH (session, &chunk->daemon->sessions, link) {
 		if (session->uid != chunk->offer->uid)
 			continue;
 		TAILQ_FOREACH (entry, &session->holdings.entries, link)
@@ -216,9 +215,18 @@ CUresult exports_lend(
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*ret_file = opened;
-	if (!chunk->is_lent)
-		record_lent(chunk->daemon, chunk);
+	if (chunk->lent == CHUNK_NOT_LENT)
+		set_lent(chunk, CHUNK_LENT);
 	return CUDA_SUCCESS;
+}
+
+/* Programs may have descriptors of the same file: then nobody knows whether a lease is among
+ * them. */
+bool exports_is_lent(struct chunk *chunk)
+{
+	if (chunk->lent == CHUNK_LENT && chunk->offer && !handout_is_open(chunk->offer->file))
+		set_lent(chunk, CHUNK_NOT_LENT);
+	return chunk->lent != CHUNK_NOT_LENT;
 }
 
 struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint64_t token[2])
@@ -259,7 +267,7 @@ bool exports_release_one(struct exports *exports)
 	struct offer *offer;
 
 	TAILQ_FOREACH (offer, &exports->all, link)
-		if (offer->unheld && !chunk_is_host(offer->chunk) && !offer->chunk->is_lent) {
+		if (offer->unheld && !chunk_is_host(offer->chunk) && offer->chunk->lent == CHUNK_NOT_LENT) {
 			release(offer);
 			return true;
 		}

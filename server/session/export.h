@@ -55,6 +55,10 @@ struct shared_fd *exports_file(struct session *session, struct chunk *chunk, uin
 CUresult exports_lend(
 	struct session *session, struct chunk *chunk, uint64_t bytes, struct shared_fd **ret_file);
 
+/** True if another device's daemon may have the memory. Asks the kernel; true as well while a
+ * program has a descriptor of memory that was lent. @chunk: of a session */
+bool exports_is_lent(struct chunk *chunk);
+
 /** Exported memory of a user that has this token and may be about to become unheld; NULL: there is
  * none. */
 struct chunk *exports_find(const struct exports *exports, uid_t uid, const uint64_t token[2]);

@@ -110,8 +110,8 @@ static bool others_own(const struct holdings *holdings, const struct chunk *chun
 void holdings_note_sharing(struct chunk *chunk)
 {
 	struct holding *entry = TAILQ_FIRST(&chunk->owners);
-	const bool is_shared =
-		chunk->offer || chunk->is_lent || (entry && others_own(entry->holdings, chunk));
+	const bool is_shared = chunk->offer || chunk->lent != CHUNK_NOT_LENT ||
+			       (entry && others_own(entry->holdings, chunk));
 
 	if (is_shared == chunk->is_shared)
 		return;

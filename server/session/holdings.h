@@ -122,8 +122,8 @@ void holdings_remove(struct holdings *holdings, struct holding *entry);
 /** Removes the entry of a type with this id, if there is one. */
 void holdings_remove_id(struct holdings *holdings, enum wire_type type, uint32_t id);
 
-/** Call when a chunk has begun or ceased to be exported, or lent: its sessions share device memory,
- * or do no more. Twice is fine. */
+/** Call when a chunk has begun or ceased to be exported: its sessions share device memory, or do no
+ * more. Twice is fine. */
 void holdings_note_sharing(struct chunk *chunk);
 
 /** Records an entry, once the daemon has sent the entry to every standby. */

@@ -7,6 +7,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/export.h"
 #include "server/session/holdings.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
@@ -37,7 +38,7 @@ static const char *obstacle_of_memory(const struct pieces *pieces)
 	for (uint32_t i = 0; i < pieces->count; i++) {
 		const struct piece *piece = &pieces->at[i];
 
-		if (piece->chunk->is_lent || !chunk_is_own(piece->chunk))
+		if (exports_is_lent(piece->chunk) || !chunk_is_own(piece->chunk))
 			return "it shares device memory with other devices";
 		if (!is_mapped(piece))
 			return "it has device memory that is mapped nowhere (cuMemCreate)";

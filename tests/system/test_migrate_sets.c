@@ -410,6 +410,50 @@ TEST(sets, what_one_cannot_keep_all_stay_for)
 	expect_nothing_left();
 }
 
+/* On the other device: closes the giver's memory at the order, and ends at the next. */
+static int borrower(int progress, int orders)
+{
+	CUdeviceptr memory;
+	CUipcMemHandle handle;
+
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	driver_open();
+	ck_assert_int_eq(read(between[0], &handle, sizeof(handle)), sizeof(handle));
+	ck_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(cuIpcCloseMemHandle(memory));
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+/* It goes once the other device has its memory no more. */
+TEST(sets, memory_that_was_lent_goes_when_it_is_given_back)
+{
+	struct child lender, there;
+
+	migration_start(MIGRATION_LOGICAL);
+	thing = THING_MEMORY;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, between), 0);
+	lender = child_start(giver);
+	there = child_start(borrower);
+	child_wait(&lender, 1);
+	child_wait(&there, 1);
+	expect_refused(&lender, "1", "shares device memory with other devices");
+	expect_refused(&there, "0", "shares device memory with other devices");
+	child_order(&there);
+	child_wait(&there, 1);
+	move_in_the_end(&lender);
+	move_in_the_end(&there);
+	ck_assert_int_eq(migration_place(lender.pid), 1);
+	ck_assert_int_eq(migration_place(there.pid), 0);
+	close(between[0]);
+	close(between[1]);
+	end_pair(&lender, &there);
+	expect_nothing_left();
+}
+
 static int keeper_there(int progress, int orders)
 {
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);

@@ -279,7 +279,7 @@ static bool is_shared(const struct holding *entry)
 		is_owner |= owner == entry;
 		others |= owner->holdings != entry->holdings;
 	}
-	return is_owner && (others || chunk->offer || chunk->is_lent);
+	return is_owner && (others || chunk->offer || chunk->lent != CHUNK_NOT_LENT);
 }
 
 /* The counts are what a look at all holdings finds. */

@@ -431,7 +431,7 @@ TEST(lives, lent_memory_is_not_emptied)
 {
 	struct wire_message map = {.type = WIRE_MAP_HANDLE, .memory = {.handle = 9, .bytes = 2 * MIB}};
 	uint64_t token[2];
-	int file;
+	int file, other;
 
 	fake_with_records = true;
 	join();
@@ -444,7 +444,22 @@ TEST(lives, lent_memory_is_not_emptied)
 	fake_tell(fake);
 	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
 	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0)));
+	/* Until the other device has it no more, as the records say, too. */
+	close(file);
+	ck_assert_ptr_null(swap_refuses(fake_session(fake, 0)));
+	fake_turn(fake);
 	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_ptr_null(swap_refuses(fake_session(fake, 0)));
+	ck_assert_uint_eq(holdings()->shared_count, 0);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &file), 0);
+	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0)));
+	ck_assert_uint_eq(holdings()->shared_count, 1);
+	/* A daemon that comes later has no file that tells: one of its own says nothing of this. */
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0)));
+	ck_assert_uint_eq(holdings()->shared_count, 1);
+	ck_assert_int_eq(borrow(token, geteuid(), getuid(), &other), 0);
+	close(other);
 	ck_assert_ptr_nonnull(swap_refuses(fake_session(fake, 0)));
 	close(file);
 	part();
