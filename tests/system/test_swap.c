@@ -453,6 +453,21 @@ static long long has(uid_t uid, const char *key)
 	return bytes / (long long)MIB;
 }
 
+static bool status_says(const char *text)
+{
+	char command[200], line[1000];
+	bool says = false;
+	FILE *output;
+
+	snprintf(command, sizeof(command), "%s --socket %s status", getenv("FRMPS_TEST_CTL"), service.socket);
+	output = popen(command, "r");
+	ck_assert_ptr_nonnull(output);
+	while (fgets(line, sizeof(line), output))
+		says |= strstr(line, text) != NULL;
+	ck_assert_int_eq(pclose(output), 0);
+	return says;
+}
+
 /* An operator gives the other user more. */
 static void see_budgets(const char *directory)
 {
@@ -485,6 +500,8 @@ static void see_budgets(const char *directory)
 	ck_assert_int_eq(has(OTHER, "bytes"), 80);
 	ck_assert_int_eq(has(OTHER, "most_bytes"), 100);
 	ck_assert_int_eq(has(OTHER, "directory_bytes"), *directory ? 40 : 0);
+	ck_assert(status_says(
+		*directory ? "of user 4711: 80M of 100M, and 40M\n" : "of user 4711: 80M of 100M, and 0\n"));
 	for (int i = 0; i < 5; i++) {
 		struct child *child = i < 2 ? &mine[i] : &his[i - 2];
 
