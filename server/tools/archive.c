@@ -399,19 +399,34 @@ static json_t *manifest_of(const struct archive *archive)
 	return json_pack("{s:o, s:o}", "hash", hash_text(hash_json(saved)), "saved", saved);
 }
 
+/* Buffered: Jansson reads and writes a descriptor by single bytes and words. Return: 0 or -errno */
+static int open_manifest(int folder, int flags, const char *mode, FILE **ret_file)
+{
+	int fd = openat(folder, MANIFEST, flags | O_CLOEXEC, 0600), r;
+
+	*ret_file = fd < 0 ? NULL : fdopen(fd, mode);
+	r = *ret_file ? 0 : -errno;
+	if (r && fd >= 0)
+		close(fd);
+	return r;
+}
+
 int archive_write(int folder, const struct archive *archive)
 {
-	int fd = openat(folder, MANIFEST, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), r;
+	FILE *file;
 	json_t *manifest;
+	int r = open_manifest(folder, O_WRONLY | O_CREAT | O_EXCL, "w", &file);
 
-	if (fd < 0)
-		return -errno;
+	if (r)
+		return r;
 	manifest = manifest_of(archive);
 	r = manifest ? 0 : -ENOMEM;
-	if (manifest && json_dumpfd(manifest, fd, JSON_INDENT(1)))
+	if (manifest && json_dumpf(manifest, file, JSON_INDENT(1)))
 		r = errno ? -errno : -EIO;
 	json_decref(manifest);
-	return close_written(fd, r);
+	if (fclose(file) && !r)
+		r = -errno;
+	return r;
 }
 
 static bool read_hash(const json_t *json, uint64_t *ret_hash)
@@ -524,15 +539,15 @@ static bool read_saved(const json_t *saved, struct archive *archive)
 
 static json_t *load_manifest(int folder)
 {
-	int fd = openat(folder, MANIFEST, O_RDONLY | O_CLOEXEC);
 	struct stat status;
 	json_t *json = NULL;
+	FILE *file;
 
-	if (fd < 0)
+	if (open_manifest(folder, O_RDONLY, "r", &file))
 		return NULL;
-	if (!fstat(fd, &status) && status.st_size <= MANIFEST_MOST)
-		json = json_loadfd(fd, 0, NULL);
-	close(fd);
+	if (!fstat(fileno(file), &status) && status.st_size <= MANIFEST_MOST)
+		json = json_loadf(file, 0, NULL);
+	fclose(file);
 	return json;
 }
 
