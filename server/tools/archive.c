@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -429,27 +430,38 @@ int archive_write(int folder, const struct archive *archive)
 	return r;
 }
 
-static bool read_hash(const json_t *json, uint64_t *ret_hash)
-{
-	const char *text = json_string_value(json);
-	char *end;
-
-	if (!text || strlen(text) != 16)
-		return false;
-	*ret_hash = strtoull(text, &end, 16);
-	return !*end;
-}
-
 static int digit(char c)
 {
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_hash(const json_t *json, uint64_t *ret_hash)
+{
+	const char *text = json_string_value(json);
+
+	if (!text || strlen(text) != 16)
+		return false;
+	*ret_hash = 0;
+	for (; *text; text++) {
+		if (digit(*text) < 0)
+			return false;
+		*ret_hash = 16 * *ret_hash + (uint64_t)digit(*text);
+	}
+	return true;
+}
+
+/* Return: false if it is no number of that range */
+static bool read_number(const json_t *json, json_int_t least, json_int_t most, json_int_t *ret_number)
+{
+	*ret_number = json_integer_value(json);
+	return json_is_integer(json) && *ret_number >= least && *ret_number <= most;
 }
 
 static bool read_packet(const char *text, struct archive_file *file)
 {
 	size_t bytes = strlen(text) / 2;
 
-	if (!bytes || bytes > WIRE_PACKET_MAX)
+	if (!bytes || strlen(text) % 2 || bytes > WIRE_PACKET_MAX)
 		return false;
 	file->packet = calloc(1, bytes);
 	file->packet_bytes = file->packet ? bytes : 0;
@@ -466,7 +478,8 @@ static bool read_packet(const char *text, struct archive_file *file)
 /* Parts are in order, and within the file. */
 static bool read_parts(const json_t *json, struct archive_file *file)
 {
-	uint64_t end = 0;
+	const json_int_t size = (json_int_t)file->place;
+	json_int_t end = 0, offset, bytes;
 	size_t index;
 	json_t *one;
 
@@ -474,16 +487,13 @@ static bool read_parts(const json_t *json, struct archive_file *file)
 	if (!file->parts)
 		return false;
 	json_array_foreach (json, index, one) {
-		const json_int_t offset = json_integer_value(json_array_get(one, 0)),
-				 bytes = json_integer_value(json_array_get(one, 1));
-
-		if (offset < (json_int_t)end || bytes <= 0 || (uint64_t)offset > file->place ||
-			(uint64_t)bytes > file->place - (uint64_t)offset)
+		if (!read_number(json_array_get(one, 0), end, size, &offset) ||
+			!read_number(json_array_get(one, 1), 1, size - offset, &bytes))
 			return false;
 		file->parts[file->part_count++] = (struct archive_part){(uint64_t)offset, (uint64_t)bytes};
-		end = (uint64_t)offset + (uint64_t)bytes;
+		end = offset + bytes;
 	}
-	return true;
+	return json_is_array(json);
 }
 
 static bool read_kind(const json_t *json, enum archive_kind *ret_kind)
@@ -500,22 +510,29 @@ static bool read_kind(const json_t *json, enum archive_kind *ret_kind)
 
 static bool read_pid(const json_t *json, pid_t *ret_pid)
 {
-	*ret_pid = (pid_t)json_integer_value(json);
-	return *ret_pid > 0 && *ret_pid == json_integer_value(json);
+	json_int_t pid;
+	bool is = read_number(json, 1, INT_MAX, &pid);
+
+	*ret_pid = is ? (pid_t)pid : 0;
+	return is;
 }
 
 static bool read_file(const json_t *json, struct archive_file *file)
 {
-	const json_int_t place = json_integer_value(json_object_get(json, "place"));
 	const json_t *packet = json_object_get(json, "packet");
+	json_int_t place, seals;
 
-	if (!read_kind(json_object_get(json, "kind"), &file->kind) || place < 0)
+	if (!read_kind(json_object_get(json, "kind"), &file->kind) ||
+		!read_number(json_object_get(json, "place"), 0,
+			file->kind == ARCHIVE_DESCRIPTOR ? INT_MAX : INT64_MAX, &place))
 		return false;
 	file->place = (uint64_t)place;
 	if (file->kind != ARCHIVE_CONTENT)
 		return read_pid(json_object_get(json, "pid"), &file->pid) &&
 		       (!packet || (json_is_string(packet) && read_packet(json_string_value(packet), file)));
-	file->seals = (int)json_integer_value(json_object_get(json, "seals"));
+	if (!read_number(json_object_get(json, "seals"), -1, INT_MAX, &seals))
+		return false;
+	file->seals = (int)seals;
 	return read_hash(json_object_get(json, "hash"), &file->hash) &&
 	       read_parts(json_object_get(json, "parts"), file);
 }
