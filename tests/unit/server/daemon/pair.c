@@ -1,0 +1,139 @@
+// See pair.h.
+
+#include "tests/unit/server/daemon/pair.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "server/config/config.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+
+struct fake_client pair[PAIR];
+uint64_t pair_numbers[PAIR];
+bool pair_is_gone[PAIR];
+
+static unsigned mapped[FAKE_CHILDREN_MAX];
+
+/*
+ * The children
+ */
+
+static void answer(unsigned index)
+{
+	fake_play_answer(fake, &fake->children[index]);
+}
+
+static void start_up(struct fake_child *child)
+{
+	fake_ready(fake, child);
+}
+
+static struct fake_play play = {.mapped = mapped, .start = start_up, .answer = answer};
+
+bool pair_play_one(void)
+{
+	return fake_play_one(fake, &play);
+}
+
+void pair_play_all(void)
+{
+	fake_play_all(fake, &play);
+}
+
+/*
+ * The programs
+ */
+
+struct session *pair_session(int i)
+{
+	return daemon_find_session(&fake->daemon, pair_numbers[i]);
+}
+
+void pair_leave(int i)
+{
+	if (!pair_is_gone[i])
+		fake_leave(fake, &pair[i]);
+	pair_is_gone[i] = true;
+}
+
+void pair_ask(int i, struct wire_message *message)
+{
+	fake_request(fake, &pair[i], message, -1);
+	pair_play_all();
+	fake_expect(fake, pair[i].socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static void map_shared(int i)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE,
+		.memory = {.handle = PAIR_HANDLE, .address = pair[i].window_base, .bytes = PAIR_BYTES}};
+
+	pair_ask(i, &map);
+}
+
+static void share(void)
+{
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY,
+				    .memory = {.handle = PAIR_HANDLE, .bytes = PAIR_BYTES}},
+			    export_it = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = PAIR_HANDLE}},
+			    import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = PAIR_HANDLE}};
+
+	pair_ask(0, &create);
+	map_shared(0);
+	pair_ask(0, &export_it);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	packet_close_fds(&fake->packet);
+	pair_ask(1, &import);
+	map_shared(1);
+	fake_tell(fake);
+	pair_play_all();
+}
+
+void pair_new(void)
+{
+	memset(play.started, 0, sizeof(play.started));
+	memset(play.latest, 0, sizeof(play.latest));
+	fake_with_records = true;
+	fake = fake_new(1);
+	fake->config.guard = CONFIG_GUARD_OFF;
+	fake->daemon.rules.general.swap_host_bytes = UINT64_C(1) << 40;
+}
+
+void pair_join(void)
+{
+	pair_play_all();
+	for (int i = 0; i < PAIR; i++) {
+		pair_is_gone[i] = false;
+		fake_hello(fake, &pair[i]);
+		pair_play_all();
+		fake_welcome(fake, &pair[i]);
+		pair_numbers[i] = fake_session(fake, (unsigned)i)->number;
+	}
+	share();
+}
+
+void pair_free(void)
+{
+	for (int i = 0; i < PAIR; i++)
+		pair_leave(i);
+	pair_play_all();
+	end();
+}
+
+void pair_kill(const struct worker *worker)
+{
+	struct fake_child *child = fake_child_of(fake, worker);
+
+	if (child)
+		fake_reap(fake, child, SIGKILL);
+}
+
+bool pair_is_at_rest(int i)
+{
+	const struct session *session = pair_session(i);
+
+	return session && session->state == SESSION_SERVED && session->memory == SESSION_MEMORY_HERE &&
+	       !session->is_detached && !session->departure && !session->attach.worker;
+}

@@ -1,0 +1,43 @@
+// A service with two programs that share device memory: a set that leaves, comes, or is saved. Its
+// children do by themselves what the daemon asks.
+
+#ifndef FRMPS_TESTS_UNIT_SERVER_DAEMON_PAIR_H
+#define FRMPS_TESTS_UNIT_SERVER_DAEMON_PAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/unit/server/fake_children.h"
+#include "tests/unit/server/session/fixture.h"
+
+#define PAIR	    2
+#define PAIR_BYTES  (2 * MIB)
+#define PAIR_HANDLE 9
+
+extern struct fake_client pair[PAIR];
+extern uint64_t pair_numbers[PAIR]; /* of their sessions */
+extern bool pair_is_gone[PAIR];
+
+/** A daemon with records, and children that have said nothing yet: `fake`. */
+void pair_new(void);
+/** Both programs join, and share. */
+void pair_join(void);
+/** Ends all of it. */
+void pair_free(void);
+
+/** The next thing that a child has to do. Return: whether there was any */
+bool pair_play_one(void);
+void pair_play_all(void);
+
+/** Return: NULL: there is no such session any more */
+struct session *pair_session(int i);
+/** The program hangs up. */
+void pair_leave(int i);
+/** A program asks, and gets its answer, which is success. */
+void pair_ask(int i, struct wire_message *message);
+/** The executors' child of that worker dies. NULL is fine. */
+void pair_kill(const struct worker *worker);
+/** True if the session is served, its memory is here, and nothing is under way. */
+bool pair_is_at_rest(int i);
+
+#endif
