@@ -82,10 +82,11 @@ static void enter(struct departure *departure, enum depart_step step, uint64_t l
 	timer_start(departure->look, LOOK_MS);
 }
 
-/* The next look ends the departure: callers are in the middle of something. */
+/* The next look ends the departure: callers are in the middle of something. A set is saved
+ * with the tool's answer, even if the tool goes before that look. */
 static void fail(struct departure *departure, const char *text)
 {
-	if (!*departure->failure)
+	if (!*departure->failure && departure->step != DEPART_SAVED)
 		snprintf(departure->failure, sizeof(departure->failure), "%s", text);
 	timer_start(departure->look, 0);
 }

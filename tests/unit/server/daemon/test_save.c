@@ -1,0 +1,465 @@
+// Programs are saved: whatever the tool that saves them says, does not say, or does, and whatever
+// else dies meanwhile, all programs go on here. The test is the tool, keeper, executors and
+// clients.
+
+#include "server/daemon/depart.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/daemon/handover.h"
+#include "server/door/visitor.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "tests/unit/server/daemon/pair.h"
+
+/* More messages than that has. */
+#define STEPS 32
+/* Longer than the daemon waits for a tool's answer. */
+#define SILENCE_MS 700000u
+
+/* What dies behind a message. */
+enum death {
+	DEATH_NONE,
+	DEATH_DAEMON,
+	DEATH_EXECUTOR,
+	DEATH_KEEPER,
+	DEATH_FIRST,
+	DEATH_SECOND,
+	DEATH_TOOL,
+	DEATHS
+};
+
+/* The tool's end of its socket, and what it has heard of the daemon. */
+static struct {
+	int socket;
+	uint32_t files, got, members;
+	uint64_t first; /* number of the first member */
+	bool is_silent; /* does not say by itself that all is saved */
+	bool is_answered;
+	int32_t code;
+	char text[400];
+} tool;
+
+static void hang_up(void)
+{
+	if (tool.socket >= 0)
+		close(tool.socket);
+	tool.socket = -1;
+}
+
+/* Return: the socket of somebody, of a user, who has said that */
+static int visit(uid_t uid, enum handover_step step, uint64_t session)
+{
+	struct wire_message message = {.type = WIRE_HANDOVER, .session = session};
+	int both[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, both), 0);
+	visitor_new(&fake->daemon, both[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
+	message.handover = (struct wire_handover){.step = step, .text = ""};
+	fake_send(fake, both[1], &message, NULL, 0);
+	return both[1];
+}
+
+static void begin(int i)
+{
+	tool.socket = visit(geteuid(), HANDOVER_SAVE, pair_numbers[i]);
+}
+
+static void say(enum handover_step step, int32_t code, const char *text)
+{
+	struct wire_message message = {.type = WIRE_HANDOVER};
+
+	message.handover = (struct wire_handover){.step = step, .code = code, .text = text};
+	/* The daemon may have hung up. */
+	message_send(tool.socket, &message, NULL, 0);
+}
+
+static void read_bundle(void)
+{
+	struct handover handover;
+
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	ck_assert_int_eq(handover_read(fake->packet.fds[0], &handover), 0);
+	tool.members = handover.head.member_count;
+	tool.first = handover.members[0].number;
+	ck_assert_uint_eq(handover.head.files, tool.files);
+	handover_free(&handover);
+}
+
+static void hear(const struct wire_handover *what)
+{
+	switch (what->step) {
+	case HANDOVER_GIVE:
+		tool.files = what->files;
+		ck_assert_uint_eq(what->transfer, 0);
+		read_bundle();
+		break;
+	case HANDOVER_FILES:
+		tool.got += fake->packet.fd_count;
+		ck_assert_uint_le(tool.got, tool.files);
+		if (tool.got == tool.files && !tool.is_silent)
+			say(HANDOVER_REPLY, 0, "");
+		break;
+	case HANDOVER_REPLY:
+		ck_assert(!tool.is_answered);
+		tool.is_answered = true;
+		tool.code = what->code;
+		snprintf(tool.text, sizeof(tool.text), "%s", what->text);
+		break;
+	default:
+		ck_abort_msg("step %u came", what->step);
+	}
+}
+
+/* Return: whether there was anything to hear */
+static bool hear_one(void)
+{
+	packet_close_fds(&fake->packet);
+	if (tool.socket < 0 || packet_receive(tool.socket, &fake->packet))
+		return false;
+	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+	ck_assert_uint_eq(fake->message.type, WIRE_HANDOVER);
+	hear(&fake->message.handover);
+	packet_close_fds(&fake->packet);
+	return true;
+}
+
+static bool play_one(void)
+{
+	return pair_play_one() || hear_one();
+}
+
+static void play_all(void)
+{
+	while (play_one())
+		continue;
+}
+
+/* Another tool comes. */
+static void reset(void)
+{
+	hang_up();
+	memset(&tool, 0, sizeof(tool));
+	tool.socket = -1;
+}
+
+static void set_up(void)
+{
+	tool.socket = -1;
+	reset();
+	pair_new();
+	pair_join();
+}
+
+static void tear_down(void)
+{
+	hang_up();
+	pair_free();
+}
+
+/* Until all that the tool is to save is with it. */
+static void give(int i)
+{
+	tool.is_silent = true;
+	begin(i);
+	play_all();
+	while ((!tool.files || tool.got < tool.files) && !tool.is_answered && fake_skip(fake))
+		play_all();
+	ck_assert_msg(!tool.is_answered, "%s", tool.text);
+}
+
+static bool are_at_rest(void)
+{
+	for (int i = 0; i < PAIR; i++)
+		if (pair_is_gone[i] ? pair_session(i) != NULL : !pair_is_at_rest(i))
+			return false;
+	return !fake->daemon.departure;
+}
+
+/* All that are there go on. */
+static void settle(void)
+{
+	play_all();
+	for (int i = 0; !are_at_rest() && i < 100000 && fake_skip(fake); i++)
+		play_all();
+	ck_assert(are_at_rest());
+	for (int i = 0; i < PAIR; i++)
+		if (!pair_is_gone[i])
+			ck_assert_int_lt(word_acquire(&pair[i].view.server->state), SHM_SESSION_FAULTED);
+}
+
+static void expect_saved(unsigned count)
+{
+	settle();
+	ck_assert(tool.is_answered);
+	ck_assert_msg(!tool.code, "%s", tool.text);
+	fake_expect_hangup(fake, tool.socket);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_saved, count);
+}
+
+static void expect_not_saved(const char *why)
+{
+	settle();
+	ck_assert_uint_eq(fake->daemon.counters.sessions_saved, 0);
+	if (tool.socket < 0)
+		return;
+	ck_assert(tool.is_answered);
+	ck_assert_int_ne(tool.code, 0);
+	ck_assert_msg(strstr(tool.text, why), "%s", tool.text);
+	fake_expect_hangup(fake, tool.socket);
+}
+
+/*
+ * Saved
+ */
+
+TEST_LOOP(save, all_are_saved_and_go_on, 0, PAIR)
+{
+	struct wire_message create = {
+		.type = WIRE_CREATE_MEMORY, .memory = {.handle = 4711, .bytes = PAIR_BYTES}};
+
+	give(_i);
+	ck_assert_uint_eq(tool.members, PAIR);
+	ck_assert_uint_eq(tool.first, pair_numbers[_i]);
+	ck_assert_uint_gt(tool.files, 2 * 3);
+	for (int i = 0; i < PAIR; i++) {
+		ck_assert_ptr_nonnull(pair_session(i)->departure);
+		/* A copy is saved: the memory stays. */
+		ck_assert_uint_eq(pair_session(i)->memory, SESSION_MEMORY_LEAVES);
+		fake_request(fake, &pair[i], &create, -1);
+	}
+	play_all();
+	for (int i = 0; i < PAIR; i++)
+		fake_expect_nothing(fake, pair[i].socket);
+	say(HANDOVER_REPLY, 0, "");
+	expect_saved(PAIR);
+	for (int i = 0; i < PAIR; i++)
+		ck_assert_int_eq(fake_expect(fake, pair[i].socket, WIRE_REPLY)->reply.code, 0);
+}
+
+/* And can be saved again. */
+TEST(save, a_program_is_saved_twice)
+{
+	for (unsigned i = 1; i <= 2; i++) {
+		give(0);
+		say(HANDOVER_REPLY, 0, "");
+		expect_saved(i * PAIR);
+		reset();
+	}
+}
+
+/* As with --end. */
+TEST_LOOP(save, who_ends_while_the_tool_stores_is_saved, 0, PAIR + 1)
+{
+	give(0);
+	for (int i = 0; i < PAIR; i++)
+		if (i == _i || _i == PAIR)
+			pair_leave(i);
+	play_all();
+	say(HANDOVER_REPLY, 0, "");
+	expect_saved(PAIR);
+}
+
+TEST(save, a_tool_that_has_answered_may_go)
+{
+	give(0);
+	say(HANDOVER_REPLY, 0, "");
+	hang_up();
+	settle();
+	ck_assert_uint_eq(fake->daemon.counters.sessions_saved, PAIR);
+}
+
+/*
+ * Not saved
+ */
+
+TEST(save, a_tool_that_fails_says_why)
+{
+	give(0);
+	say(HANDOVER_REPLY, CUDA_ERROR_UNKNOWN, "the disk is full");
+	expect_not_saved("the disk is full");
+}
+
+/* The next executor has the programs go on, with memory that changes. */
+TEST(save, an_executor_that_is_replaced_disturbs_it)
+{
+	give(0);
+	pair_kill(fake_domain(fake)->active);
+	expect_not_saved("its executor was replaced");
+}
+
+TEST(save, a_tool_that_goes_has_saved_nothing)
+{
+	give(0);
+	hang_up();
+	expect_not_saved("");
+}
+
+TEST_LOOP(save, who_says_what_was_not_asked_has_saved_nothing, 0, HANDOVER_REPLY)
+{
+	if (_i)
+		give(0);
+	else
+		begin(0);
+	/* An answer, before there is anything; and all that is none. */
+	say(_i ? (enum handover_step)_i : HANDOVER_REPLY, 0, "");
+	expect_not_saved(_i ? "has gone" : "was not asked");
+}
+
+TEST(save, a_silent_tool_is_not_waited_for)
+{
+	give(0);
+	for (unsigned ms = 0; fake->daemon.departure && ms < SILENCE_MS; ms += (unsigned)fake->skipped_ms) {
+		fake->skipped_ms = 0;
+		play_all();
+		fake_skip(fake);
+	}
+	expect_not_saved("has gone");
+}
+
+static void expect_refused(const char *why)
+{
+	play_all();
+	ck_assert(tool.is_answered);
+	ck_assert_int_ne(tool.code, 0);
+	ck_assert_msg(strstr(tool.text, why), "%s", tool.text);
+	fake_expect_hangup(fake, tool.socket);
+	ck_assert_ptr_null(fake->daemon.departure);
+}
+
+TEST_LOOP(save, who_is_not_there_is_not_saved, 0, 3)
+{
+	const uint64_t numbers[] = {0, 4711, UINT64_MAX};
+
+	tool.socket = visit(geteuid(), HANDOVER_SAVE, numbers[_i]);
+	expect_refused("no such session");
+	settle();
+}
+
+/* Its executors have not closed it. */
+TEST(save, who_is_ending_is_not_saved)
+{
+	pair_leave(1);
+	ck_assert_ptr_nonnull(pair_session(1));
+	begin(1);
+	while (hear_one())
+		continue;
+	expect_refused("no such session");
+}
+
+/* Its executor has not opened it. */
+TEST(save, who_is_beginning_is_not_saved)
+{
+	struct fake_client third;
+
+	fake_hello(fake, &third);
+	tool.socket = visit(geteuid(), HANDOVER_SAVE, fake_session(fake, PAIR)->number);
+	while (hear_one())
+		continue;
+	ck_assert(tool.is_answered);
+	ck_assert_msg(strstr(tool.text, "not served now"), "%s", tool.text);
+	pair_play_all();
+	fake_leave(fake, &third);
+}
+
+TEST(save, one_is_saved_at_a_time)
+{
+	int first;
+
+	give(0);
+	first = tool.socket;
+	begin(1);
+	while (hear_one())
+		continue;
+	ck_assert(tool.is_answered);
+	ck_assert_int_ne(tool.code, 0);
+	ck_assert_msg(strstr(tool.text, "try again"), "%s", tool.text);
+	fake_expect_hangup(fake, tool.socket);
+	hang_up();
+	tool.socket = first;
+	tool.is_answered = false;
+	say(HANDOVER_REPLY, 0, "");
+	expect_saved(PAIR);
+}
+
+/* The bundle has what the program has: no other user gets it, and nobody gives the service another
+ * user's. */
+TEST_LOOP(save, others_than_operators_are_sent_away, 0, 2)
+{
+	const uid_t other = geteuid() + 1;
+
+	tool.socket = visit(other, _i ? HANDOVER_RESTORE : HANDOVER_SAVE, pair_numbers[0]);
+	fake_expect_hangup(fake, tool.socket);
+	ck_assert_ptr_null(fake->daemon.departure);
+	ck_assert_ptr_null(fake->daemon.arrival);
+	settle();
+}
+
+/*
+ * Deaths
+ */
+
+static void die(enum death death)
+{
+	if (death == DEATH_DAEMON) {
+		ck_assert_int_eq(fake_come_back(fake), 0);
+		/* The kernel closes what a daemon has that dies. */
+		hang_up();
+	} else if (death == DEATH_EXECUTOR) {
+		pair_kill(fake_domain(fake)->active);
+	} else if (death == DEATH_KEEPER) {
+		pair_kill(fake->daemon.keeper);
+	} else if (death == DEATH_FIRST || death == DEATH_SECOND) {
+		pair_leave(death == DEATH_SECOND);
+	} else if (death == DEATH_TOOL) {
+		hang_up();
+	}
+}
+
+static bool is_over(void)
+{
+	return tool.is_answered || tool.socket < 0;
+}
+
+/* Whoever dies behind whichever message: all others go on. */
+TEST_LOOP(deaths, all_others_go_on, 0, STEPS *DEATHS)
+{
+	const enum death death = (enum death)(_i % DEATHS);
+
+	begin(0);
+	for (int i = 0; i < _i / DEATHS && !is_over(); i++)
+		while (!play_one() && !is_over())
+			fake_skip(fake);
+	die(death);
+	settle();
+	if (tool.socket >= 0)
+		while (!tool.is_answered && fake_skip(fake))
+			play_all();
+	settle();
+	if (death == DEATH_NONE)
+		ck_assert_msg(!tool.code, "%s", tool.text);
+	if (tool.is_answered)
+		ck_assert_uint_eq(fake->daemon.counters.sessions_saved, tool.code ? 0 : PAIR);
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("save");
+	/* Daemons that died leave their descriptors open. */
+	TCase *deaths = tcase_create("deaths"), *save = suite_case(suite, "save");
+
+	fake_prepare();
+	tcase_add_checked_fixture(save, set_up, tear_down);
+	tcase_add_checked_fixture(deaths, set_up, tear_down);
+	tcase_set_timeout(deaths, SUITE_TIMEOUT);
+	suite_add(save, "save");
+	suite_add(deaths, "deaths");
+	suite_add_tcase(suite, deaths);
+	return suite_run(suite);
+}
