@@ -37,6 +37,8 @@
 //   a session     ends: its chunks go as with any session, and its files with the last member.
 //                 LEAVES of a set: called off, because its work may still write to shared memory.
 //                 RETURNS of a set: AWAY, and the others begin anew
+//                 Memory that the session alone had mapped has no way back: others of the set that
+//                 have its handle are rejected when they want their memory
 //   the daemon    dies. The session's record has the state of the memory, and a standby that is to
 //                 get the change is not in step: standbys in step have the memory mapped in HERE
 //                 and LEAVES alone. LEAVES is HERE again (session_adopt()). AWAY and RETURNS: the

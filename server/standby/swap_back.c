@@ -9,6 +9,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/guarantee.h"
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
@@ -252,8 +253,29 @@ static void query_memory(struct swap *swap)
 	swap_ask(swap, domain_serving(session->domain), &message, NULL, on_free_memory, NULL);
 }
 
+/* Return: a session with device memory that no program of the set has mapped: the one that had has
+ * ended. NULL: there is none */
+static struct session *find_lost(const struct swap *swap)
+{
+	for (uint32_t i = 0; i < swap->pieces.count; i++)
+		if (!piece_mapping(&swap->pieces.at[i]))
+			return session_of(swap->pieces.at[i].entries[0]->holdings);
+	return NULL;
+}
+
+/* Executors copy into mappings alone. The session must not go on without what was in its memory. */
+static void lose(struct session *session)
+{
+	if (!(session->due & SESSION_DUE_REJECT))
+		swap_note(session,
+			"cannot go on: only a program that has ended had mapped some of its device memory");
+	due_session(session, SESSION_DUE_REJECT);
+}
+
 void swap_begin_return(struct swap *swap)
 {
+	struct session *lost;
+
 	if (swap_first(swap)->memory != SESSION_MEMORY_AWAY || !swap->wanted)
 		return;
 	if (!daemon_offers_device(swap->daemon)) {
@@ -266,6 +288,11 @@ void swap_begin_return(struct swap *swap)
 	}
 	if (!is_served(swap))
 		return;
+	lost = find_lost(swap);
+	if (lost) {
+		lose(lost);
+		return;
+	}
 	/* A keeper that starts calls swap_retry() when it is ready. */
 	if (!has_keeper(swap->daemon)) {
 		swap->step = SWAP_QUERIES;
