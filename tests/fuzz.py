@@ -19,6 +19,8 @@ TARGETS = {
     'requests of programs': ('server-session-test_mutation', 'mutation'),
     'answers of executors and keepers': ('server-daemon-test_answers', 'anything'),
     'records of a daemon that died': ('server-daemon-test_answers', 'records'),
+    'programs from files': ('server-adopt-test_arrive', 'bundles'),
+    'programs from files, next daemon': ('server-adopt-test_arrive', 'bundles in lives'),
     'packets': ('protocol-test_wire', 'hostile packets'),
     'images': ('server-backend-test_cubin', 'cubin'),
     'images for the loader': ('server-backend-test_kernels', 'kernels'),

@@ -206,14 +206,23 @@ static void take_record(struct arrival *arrival, uint32_t at)
 	struct handover_member *member = &arrival->handover.members[at];
 	const struct partition *partition =
 		*member->partition ? partition_find(arrival->daemon, member->partition) : NULL;
+	struct kept_session *kept = &member->session.kept;
+	const struct kept_session given = *kept;
 	static struct session head; /* the head alone, of one session at a time */
 
 	admit_read_head(member, &head);
 	head.partition = partition ? partition->number : 0;
 	head.state = SESSION_ELSEWHERE;
 	head.is_detached = true;
+	/* Requests of the giver are none here. */
+	head.open = head.attach = head.let_go = (struct kept_call){0};
+	memset(head.closes, 0, sizeof(head.closes));
 	memcpy(member->session.head, &head, sizeof(member->session.head));
-	member->session.kept.domain = arrival->members[at].domain->number;
+	*kept = (struct kept_session){.domain = arrival->members[at].domain->number,
+		.client_fd = given.client_fd,
+		.server_fd = given.server_fd,
+		.doorbell = given.doorbell};
+	memcpy(kept->swap_fds, given.swap_fds, sizeof(kept->swap_fds));
 }
 
 static uint32_t greatest_key(const struct arrival *arrival)
@@ -573,8 +582,11 @@ static bool read_bundle(struct arrival *arrival, struct packet *packet)
 
 static void begin_gathering(struct arrival *arrival, const struct wire_handover *what)
 {
-	arrival->transfer = (struct transfer){
-		.from = arrival->from, .to = arrival->daemon->heritage->number, .number = what->transfer};
+	/* A set from files is in no table, whatever the tool says. */
+	if (!is_from_files(arrival))
+		arrival->transfer = (struct transfer){.from = arrival->from,
+			.to = arrival->daemon->heritage->number,
+			.number = what->transfer};
 	arrival->keys = calloc((size_t)arrival->handover.head.files + 1, sizeof(*arrival->keys));
 	arrival->step = ARRIVE_GATHERS;
 	if (!arrival->keys || what->files != arrival->handover.head.files ||
@@ -589,6 +601,12 @@ static void gather(struct arrival *arrival, struct packet *packet)
 	const uint32_t files = arrival->handover.head.files;
 
 	for (unsigned i = 0; i < packet->fd_count; i++) {
+		if (arrival->key_count < files &&
+			!handover_fits(&arrival->handover, arrival->key_count + 1, packet->fds[i])) {
+			fail(arrival, CUDA_ERROR_INVALID_VALUE,
+				"its descriptors are not what its records say");
+			return;
+		}
 		if (arrival->key_count == files ||
 			store_receive(arrival->daemon->store, packet_take_fd(packet, i),
 				&arrival->keys[arrival->key_count + 1])) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
@@ -466,6 +467,40 @@ void handover_translate(struct handover *handover, const uint32_t *keys)
 		for_session(&handover->members[i].session, translate, (void *)(uintptr_t)keys);
 	for (uint64_t i = 0; i < handover->head.record_count; i++)
 		for_holding(handover->records[i].kept, translate, (void *)(uintptr_t)keys);
+}
+
+/* True if the number is the one at that place of the session's record. */
+static bool is_at(const struct handover_member *member, size_t place, uint32_t number)
+{
+	uint32_t there;
+
+	memcpy(&there, member->session.head + place, sizeof(there));
+	return there == number;
+}
+
+static bool is_socket(int fd)
+{
+	struct stat status;
+
+	return !fstat(fd, &status) && S_ISSOCK(status.st_mode);
+}
+
+/* Signal 0 is none. */
+static bool is_process(int fd)
+{
+	return !syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) || errno != EBADF;
+}
+
+bool handover_fits(const struct handover *handover, uint32_t number, int fd)
+{
+	for (uint32_t i = 0; i < handover->head.member_count; i++) {
+		const struct handover_member *member = &handover->members[i];
+
+		if ((is_at(member, offsetof(struct session, connection_key), number) && !is_socket(fd)) ||
+			(is_at(member, offsetof(struct session, process_key), number) && !is_process(fd)))
+			return false;
+	}
+	return true;
 }
 
 void handover_renumber(struct handover *handover, const uint64_t *numbers)

@@ -37,6 +37,7 @@
 #ifndef FRMPS_SERVER_DAEMON_HANDOVER_H
 #define FRMPS_SERVER_DAEMON_HANDOVER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/wire.h"
@@ -121,6 +122,10 @@ void handover_drop_files(struct handover_files *files);
  */
 int handover_read(int fd, struct handover *ret_handover);
 void handover_free(struct handover *handover);
+
+/** True if a descriptor may be the one of that number: a program's connection is a socket, and a
+ * process a pidfd. */
+bool handover_fits(const struct handover *handover, uint32_t number, int fd);
 
 /**
  * Puts other numbers in the place of a bundle's numbers of descriptors.

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/build.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
@@ -176,8 +177,10 @@ TEST(handover, a_damaged_bundle_is_refused_or_harmless)
 		const uint8_t wrong = 0xff;
 		uint8_t right;
 
-		/* A count of files alone may be any number. */
-		if (at / 4 * 4 == (off_t)offsetof(struct handover_head, files))
+		/* A count of files alone may be any number. Another build's bundle is refused as
+		 * such. */
+		if (at / 4 * 4 == (off_t)offsetof(struct handover_head, files) ||
+			at / 8 * 8 == (off_t)offsetof(struct handover_head, build))
 			continue;
 		ck_assert_int_eq(pread(bundle, &right, 1, at), 1);
 		ck_assert_int_eq(pwrite(bundle, &wrong, 1, at), 1);
@@ -196,6 +199,37 @@ TEST(handover, a_short_bundle_is_refused)
 		ck_assert_int_eq(handover_read(bundle, &handover), -EINVAL);
 		handover_free(&handover);
 	}
+}
+
+TEST(handover, another_builds_bundle_is_refused_as_such)
+{
+	struct handover_head head;
+
+	ck_assert_int_eq(pread(bundle, &head, sizeof(head), 0), (int)sizeof(head));
+	ck_assert_uint_eq(head.build, build_hash());
+	head.build ^= 1;
+	/* Nothing else is read of it. */
+	head.member_count = 0;
+	ck_assert_int_eq(pwrite(bundle, &head, sizeof(head), 0), (int)sizeof(head));
+	ck_assert_int_eq(handover_read(bundle, &handover), -ESTALE);
+}
+
+/* Connections and processes are such. */
+TEST(handover, descriptors_are_what_the_records_say)
+{
+	struct session head = {0};
+
+	ck_assert_int_eq(handover_read(bundle, &handover), 0);
+	memcpy(&head, handover.members[0].session.head, sizeof(handover.members[0].session.head));
+	ck_assert_uint_ne(head.connection_key, 0);
+	ck_assert_uint_ne(head.process_key, 0);
+	for (uint32_t i = 1; i <= files.count; i++) {
+		ck_assert(handover_fits(&handover, i, file_of(i)));
+		ck_assert_int_eq(handover_fits(&handover, i, bundle),
+			i != head.connection_key && i != head.process_key);
+	}
+	ck_assert(!handover_fits(&handover, head.connection_key, file_of(head.process_key)));
+	ck_assert(!handover_fits(&handover, head.process_key, file_of(head.connection_key)));
 }
 
 TEST(handover, a_number_without_a_file_is_refused)
@@ -228,6 +262,23 @@ TEST(two, sessions_that_share_come_out_as_they_went_in)
 		ck_assert_uint_eq(handover.members[i].memory_bytes, 2 * MIB);
 		ck_assert_uint_eq(handover.members[i].owned_bytes, i ? 2 * MIB : 0);
 	}
+}
+
+/* Their records follow. */
+TEST(two, sessions_get_other_numbers)
+{
+	/* One of them is the other one's of before. */
+	const uint64_t numbers[] = {fake_session(fake, 0)->number, 4711};
+
+	ck_assert_int_eq(handover_read(bundle, &handover), 0);
+	handover_renumber(&handover, numbers);
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert_uint_eq(handover.members[i].number, numbers[i]);
+		ck_assert_uint_eq(handover_find_member(&handover, numbers[i]), i);
+	}
+	ck_assert_uint_eq(handover.records[0].kept->session, numbers[1]);
+	ck_assert_uint_eq(handover.records[1].kept->session, numbers[0]);
+	ck_assert_uint_eq(handover_find_member(&handover, session->number), 2);
 }
 
 static void expect_refused(off_t at, const void *bytes, size_t count)
