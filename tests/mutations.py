@@ -164,6 +164,20 @@ MUTATIONS = (
     Mutation("a forked child uses its parent's session", "client/state/process.c",
              "return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;",
              "return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;", "system/test_process"),
+    Mutation("any user saves programs of others", "server/door/visitor.c",
+             "else if (quota_is_operator(visitor->peer.uid))", "else if (visitor)", "server/daemon/test_save"),
+    Mutation("any user restores programs", "server/adopt/arrive.c",
+             "return quota_is_operator(uid);", "return uid + 1;", "server/daemon/test_save"),
+    Mutation("a program from files has another program's number", "server/adopt/arrive.c",
+             "is_from_files(arrival) ? session_take_number(arrival->daemon) : member->given;", "member->given;",
+             "server/adopt/test_arrive"),
+    Mutation("what was damaged in files is restored", "server/tools/archive.c",
+             "if (!r && hash != file->hash)", "if (!r && hash != file->hash && !file)", "server/tools/test_archive"),
+    Mutation("a restored program has what the tool has open", "server/tools/criu.c",
+             "close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);", "", "server/tools/test_criu"),
+    Mutation("memory without a mapping comes back", "server/standby/swap_back.c",
+             "if (!piece_mapping(&swap->pieces.at[i]))", "if (!swap && !piece_mapping(&swap->pieces.at[i]))",
+             "server/standby/test_lost"),
 )
 
 
