@@ -17,7 +17,6 @@
 #include "server/daemon/depart.h"
 #include "server/daemon/handover.h"
 #include "server/daemon/life.h"
-#include "server/daemon/quota.h"
 #include "server/daemon/sink_make.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -650,13 +649,10 @@ static void on_closed(void *context, const char *reason)
 	fail(context, CUDA_ERROR_NOT_READY, reason);
 }
 
-/* Return: true if the giver may be one */
-static bool is_ours(const struct daemon *daemon, uid_t uid, const struct wire_handover *what)
+static bool is_ours(const struct daemon *daemon, const struct wire_handover *what)
 {
 	const struct transfers *transfers = daemon->heritage->transfers;
 
-	if (what->step == HANDOVER_RESTORE)
-		return quota_is_operator(uid);
 	return transfers && what->step == HANDOVER_HELLO && what->key[0] == transfers->key[0] &&
 	       what->key[1] == transfers->key[1] && what->device < daemon_devices(daemon) &&
 	       what->device != daemon->heritage->number;
@@ -677,8 +673,7 @@ static struct arrival *arrival_new(struct daemon *daemon, struct connection *con
 	return arrival;
 }
 
-void arrive_begin(
-	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
+void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message)
 {
 	const struct wire_handover *what = &message->handover;
 	const uint32_t from = what->step == HANDOVER_RESTORE ? FROM_FILES : what->device;
@@ -686,7 +681,7 @@ void arrive_begin(
 		.code = CUDA_ERROR_NOT_READY,
 		.text = "another program is just coming to the other device; try again"};
 
-	if (!is_ours(daemon, uid, what)) {
+	if (from != FROM_FILES && !is_ours(daemon, what)) {
 		connection_shutdown(connection);
 		return;
 	}

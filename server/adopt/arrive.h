@@ -24,19 +24,16 @@
 #ifndef FRMPS_SERVER_ADOPT_ARRIVE_H
 #define FRMPS_SERVER_ADOPT_ARRIVE_H
 
-#include <sys/types.h>
-
 struct connection;
 struct daemon;
 struct wire_message;
 
 /**
- * Takes over a connection, and checks that the peer is a daemon of the service, or an operator.
- * @uid: the peer's user
- * @message: the first one: HELLO, or RESTORE of an operator
+ * Takes over a connection. The peer of a HELLO has to be a daemon of the service, and that of a
+ * RESTORE is an operator.
+ * @message: the first one
  */
-void arrive_begin(
-	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
+void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message);
 /** The daemon ends: drops arriving sessions. */
 void arrive_deinit(struct daemon *daemon);
 

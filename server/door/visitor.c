@@ -258,12 +258,20 @@ bool visitor_hurry(struct daemon *daemon, uid_t owner)
 
 static void hand_over(struct visitor *visitor, const struct wire_message *message)
 {
-	if (message->handover.step != HANDOVER_SAVE)
-		visitor->daemon->arrive(visitor->daemon, visitor->connection, visitor->peer.uid, message);
-	else if (quota_is_operator(visitor->peer.uid))
-		depart_save(visitor->daemon, visitor->connection, message->session);
-	else
-		connection_shutdown(visitor->connection);
+	static const struct wire_handover refusal = {.step = HANDOVER_REPLY,
+		.code = CUDA_ERROR_NOT_PERMITTED,
+		.text = "only root and the service's own user may do that"};
+	const uint32_t step = message->handover.step;
+	struct connection *connection = visitor->connection;
+
+	if ((step == HANDOVER_SAVE || step == HANDOVER_RESTORE) && !quota_is_operator(visitor->peer.uid)) {
+		handover_say(connection, &refusal, NULL);
+		connection_shutdown(connection);
+	} else if (step == HANDOVER_SAVE) {
+		depart_save(visitor->daemon, connection, message->session);
+	} else {
+		visitor->daemon->arrive(visitor->daemon, connection, message);
+	}
 }
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)

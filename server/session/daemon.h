@@ -93,13 +93,12 @@ struct daemon {
 	const struct heritage *heritage;
 	/* gets each connection; takes the socket over */
 	void (*accept)(struct daemon *daemon, int socket);
-	/* gets a connection whose first message is a daemon's, or a tool's, of the user `uid`
+	/* gets a connection whose first message is a daemon's, or RESTORE of an operator
 	 * (adopt/arrive.c); takes over the connection */
-	void (*arrive)(struct daemon *daemon, struct connection *connection, uid_t uid,
-		const struct wire_message *message);
-	struct departure
-		*departure; /* daemon/depart.h; NULL: no session leaves for another device, or is saved */
-	struct arrival *arrival; /* adopt/arrive.h; NULL: none comes from another device, or from files */
+	void (*arrive)(
+		struct daemon *daemon, struct connection *connection, const struct wire_message *message);
+	struct departure *departure; /* daemon/depart.h; NULL: no session leaves, or is saved */
+	struct arrival *arrival;     /* adopt/arrive.h; NULL: no session comes */
 	struct listener *listener;
 	struct listener_keys listener_keys; /* of its descriptors */
 	struct witnesses *witnesses;	    /* of faults (daemon/witnesses.h) */

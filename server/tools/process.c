@@ -21,71 +21,172 @@
 /* A step of /proc/PID/stat from child to parent; more is no chain of this machine. */
 #define ANCESTORS_MOST 1000u
 
-struct line {
+struct mapping {
 	uint64_t start, end, inode;
 	unsigned major, minor;
 	bool is_shared;
 };
 
+struct process_maps {
+	struct process_maps *next;
+	pid_t pid;
+	struct mapping *at; /* by address */
+	size_t count, room;
+	const struct mapping **files; /* the shared ones, by inode */
+	size_t file_count;
+};
+
 /* @text: a line of /proc/PID/maps. Return: false if it cannot be read */
-static bool read_line(const char *text, struct line *line)
+static bool read_line(const char *text, struct mapping *mapping)
 {
 	char flags[5];
 
-	if (sscanf(text, "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64, &line->start, &line->end, flags,
-		    &line->major, &line->minor, &line->inode) != 6)
+	if (sscanf(text, "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64, &mapping->start, &mapping->end,
+		    flags, &mapping->major, &mapping->minor, &mapping->inode) != 6)
 		return false;
-	line->is_shared = flags[3] == 's';
+	mapping->is_shared = flags[3] == 's';
 	return true;
 }
 
-static FILE *open_maps(pid_t pid)
+/* Return: false without memory */
+static bool add(struct process_maps *maps, const struct mapping *mapping)
 {
+	if (maps->count == maps->room) {
+		const size_t room = 2 * maps->room + 256;
+		struct mapping *larger = reallocarray(maps->at, room, sizeof(*larger));
+
+		if (!larger)
+			return false;
+		maps->at = larger;
+		maps->room = room;
+	}
+	maps->at[maps->count++] = *mapping;
+	return true;
+}
+
+static int compare_inodes(const void *left, const void *right)
+{
+	const struct mapping *a = *(const struct mapping *const *)left;
+	const struct mapping *b = *(const struct mapping *const *)right;
+
+	return (a->inode > b->inode) - (a->inode < b->inode);
+}
+
+/* Return: false without memory */
+static bool sort_files(struct process_maps *maps)
+{
+	maps->files = calloc(maps->count + 1, sizeof(*maps->files));
+	if (!maps->files)
+		return false;
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->at[i].is_shared)
+			maps->files[maps->file_count++] = &maps->at[i];
+	qsort(maps->files, maps->file_count, sizeof(*maps->files), compare_inodes);
+	return true;
+}
+
+static bool read_all(struct process_maps *maps, FILE *file)
+{
+	struct mapping mapping;
+	char *text = NULL;
+	size_t room = 0;
+	bool done = true;
+
+	while (done && getline(&text, &room, file) > 0)
+		done = !read_line(text, &mapping) || add(maps, &mapping);
+	free(text);
+	return done && sort_files(maps);
+}
+
+static struct process_maps *read_maps(pid_t pid)
+{
+	struct process_maps *maps;
 	char path[40];
+	FILE *file;
+	bool done;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	return fopen(path, "re");
-}
-
-uint64_t process_find_mapping(pid_t pid, const struct stat *file)
-{
-	FILE *maps = open_maps(pid);
-	uint64_t address = 0;
-	size_t room = 0;
-	char *text = NULL;
-	struct line line;
-
-	while (maps && !address && getline(&text, &room, maps) > 0)
-		if (read_line(text, &line) && line.is_shared && line.inode == file->st_ino &&
-			line.major == major(file->st_dev) && line.minor == minor(file->st_dev))
-			address = line.start;
-	free(text);
-	if (maps)
-		fclose(maps);
-	return address;
-}
-
-int process_open_mapping(pid_t pid, uint64_t address)
-{
-	FILE *maps = open_maps(pid);
-	int fd = -1, r = -ENOENT;
-	size_t room = 0;
-	char *text = NULL, path[100];
-	struct line line;
-
-	if (!maps)
-		return -errno;
-	while (r == -ENOENT && getline(&text, &room, maps) > 0) {
-		if (!read_line(text, &line) || address < line.start || address >= line.end)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, line.start,
-			line.end);
-		fd = open(path, O_RDWR | O_CLOEXEC);
-		r = fd < 0 ? -errno : 0;
+	file = fopen(path, "re");
+	maps = file ? calloc(1, sizeof(*maps)) : NULL;
+	done = maps && read_all(maps, file);
+	if (file)
+		fclose(file);
+	if (done) {
+		maps->pid = pid;
+		return maps;
 	}
-	free(text);
-	fclose(maps);
-	return r ? r : fd;
+	process_free_maps(maps);
+	return NULL;
+}
+
+const struct process_maps *process_maps_of(struct process_maps **list, pid_t pid)
+{
+	struct process_maps *maps = *list;
+
+	while (maps && maps->pid != pid)
+		maps = maps->next;
+	if (maps)
+		return maps;
+	maps = read_maps(pid);
+	if (maps) {
+		maps->next = *list;
+		*list = maps;
+	}
+	return maps;
+}
+
+void process_free_maps(struct process_maps *list)
+{
+	struct process_maps *next;
+
+	for (; list; list = next) {
+		next = list->next;
+		free(list->files);
+		free(list->at);
+		free(list);
+	}
+}
+
+uint64_t process_find_mapping(const struct process_maps *maps, const struct stat *file)
+{
+	size_t low = 0, high = maps->file_count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (maps->files[middle]->inode < file->st_ino)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	/* Several devices may have a file of this number. */
+	for (; low < maps->file_count && maps->files[low]->inode == file->st_ino; low++)
+		if (maps->files[low]->major == major(file->st_dev) &&
+			maps->files[low]->minor == minor(file->st_dev))
+			return maps->files[low]->start;
+	return 0;
+}
+
+int process_open_mapping(const struct process_maps *maps, uint64_t address)
+{
+	size_t low = 0, high = maps->count;
+	char path[100];
+	int fd;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (maps->at[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == maps->count || maps->at[low].start > address)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)maps->pid,
+		maps->at[low].start, maps->at[low].end);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 /*

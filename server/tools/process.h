@@ -10,10 +10,20 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* The mappings of a process, in a list of such processes. */
+struct process_maps;
+
+/**
+ * Reads the mappings of a process, unless the list has them.
+ * @list: NULL at first; for process_free_maps()
+ * Return: the list's; NULL: there is no such process, or no memory
+ */
+const struct process_maps *process_maps_of(struct process_maps **list, pid_t pid);
+void process_free_maps(struct process_maps *list);
 /** Finds a shared mapping of a file. Return: its address; 0: there is none */
-uint64_t process_find_mapping(pid_t pid, const struct stat *file);
+uint64_t process_find_mapping(const struct process_maps *maps, const struct stat *file);
 /** Opens the file of the mapping at an address. Return: the caller's; -errno */
-int process_open_mapping(pid_t pid, uint64_t address);
+int process_open_mapping(const struct process_maps *maps, uint64_t address);
 
 /** Finds the process's descriptor of an eventfd. Return: its number; -1: there is none */
 int process_find_event(pid_t pid, int event);

@@ -133,11 +133,14 @@ static int make_processes(struct restoring *restoring)
 }
 
 /* Return: the caller's; -errno */
-static int take(const struct archive_file *file)
+static int take(struct process_maps **list, const struct archive_file *file)
 {
+	const struct process_maps *maps;
+
 	switch (file->kind) {
 	case ARCHIVE_MAPPING:
-		return process_open_mapping(file->pid, file->place);
+		maps = process_maps_of(list, file->pid);
+		return maps ? process_open_mapping(maps, file->place) : -ESRCH;
 	case ARCHIVE_DESCRIPTOR:
 		return process_take(file->pid, (int)file->place);
 	case ARCHIVE_PROCESS:
@@ -150,7 +153,7 @@ static int take(const struct archive_file *file)
 	return -EINVAL;
 }
 
-static int take_all(struct restoring *restoring)
+static int take_each(struct restoring *restoring, struct process_maps **maps)
 {
 	for (uint32_t i = 0; i < restoring->archive.count; i++) {
 		const struct archive_file *file = &restoring->archive.files[i];
@@ -158,7 +161,7 @@ static int take_all(struct restoring *restoring)
 
 		if (restoring->fds[i] >= 0)
 			continue;
-		fd = take(file);
+		fd = take(maps, file);
 		if (fd < 0)
 			return hand_fail(restoring->hand,
 				"something of process %d is not what was saved (%s at %#" PRIx64 "): %s",
@@ -166,6 +169,15 @@ static int take_all(struct restoring *restoring)
 		restoring->fds[i] = fd;
 	}
 	return 0;
+}
+
+static int take_all(struct restoring *restoring)
+{
+	struct process_maps *maps = NULL;
+	int r = take_each(restoring, &maps);
+
+	process_free_maps(maps);
+	return r;
 }
 
 static int give(struct restoring *restoring)

@@ -103,26 +103,30 @@ static int find_root(struct saving *saving)
 	return 0;
 }
 
-/* Return: false if the process does not have the file */
-static bool find_in(pid_t pid, int fd, const struct stat *status, struct archive_file *file)
+/* Return: false if the process does not have the socket's other end */
+static bool find_socket(pid_t pid, uint64_t peer, struct archive_file *file)
 {
-	const uint64_t peer = S_ISSOCK(status->st_mode) ? process_peer(fd) : 0;
-	uint64_t address;
-	int number;
+	if (!peer || process_find_socket(pid, peer) < 0)
+		return false;
+	*file = (struct archive_file){.kind = ARCHIVE_SOCKET, .pid = pid, .place = peer};
+	return true;
+}
 
-	if (S_ISSOCK(status->st_mode)) {
-		if (!peer || process_find_socket(pid, peer) < 0)
-			return false;
-		*file = (struct archive_file){.kind = ARCHIVE_SOCKET, .pid = pid, .place = peer};
-		return true;
-	}
-	if (S_ISREG(status->st_mode)) {
-		address = process_find_mapping(pid, status);
-		if (address)
-			*file = (struct archive_file){.kind = ARCHIVE_MAPPING, .pid = pid, .place = address};
-		return address;
-	}
-	number = process_find_event(pid, fd);
+static bool find_mapping(
+	struct process_maps **list, pid_t pid, const struct stat *status, struct archive_file *file)
+{
+	const struct process_maps *maps = process_maps_of(list, pid);
+	const uint64_t address = maps ? process_find_mapping(maps, status) : 0;
+
+	if (address)
+		*file = (struct archive_file){.kind = ARCHIVE_MAPPING, .pid = pid, .place = address};
+	return address;
+}
+
+static bool find_event(pid_t pid, int fd, struct archive_file *file)
+{
+	const int number = process_find_event(pid, fd);
+
 	if (number >= 0)
 		*file = (struct archive_file){
 			.kind = ARCHIVE_DESCRIPTOR, .pid = pid, .place = (uint64_t)number};
@@ -130,29 +134,38 @@ static bool find_in(pid_t pid, int fd, const struct stat *status, struct archive
 }
 
 /* Return: false if none of the processes has the file */
-static bool find(const struct saving *saving, uint32_t i, const struct stat *status)
+static bool find(
+	const struct saving *saving, struct process_maps **maps, uint32_t i, const struct stat *status)
 {
 	const struct archive *archive = &saving->archive;
+	struct archive_file *file = &archive->files[i];
+	const int fd = saving->fds[i];
+	const uint64_t peer = S_ISSOCK(status->st_mode) ? process_peer(fd) : 0;
+	bool found = false;
 
-	for (uint32_t j = 0; j < archive->count; j++)
-		if (archive->files[j].kind == ARCHIVE_PROCESS && archive->files[j].pid &&
-			find_in(archive->files[j].pid, saving->fds[i], status, &archive->files[i]))
-			return true;
-	return false;
+	for (uint32_t j = 0; !found && j < archive->count; j++) {
+		const pid_t pid = archive->files[j].kind == ARCHIVE_PROCESS ? archive->files[j].pid : 0;
+
+		if (pid && S_ISSOCK(status->st_mode))
+			found = find_socket(pid, peer, file);
+		else if (pid && S_ISREG(status->st_mode))
+			found = find_mapping(maps, pid, status, file);
+		else if (pid)
+			found = find_event(pid, fd, file);
+	}
+	return found;
 }
 
-static int find_all(struct saving *saving)
+static int find_each(struct saving *saving, struct process_maps **maps)
 {
 	struct stat status;
 
-	if (find_root(saving))
-		return -1;
 	for (uint32_t i = 0; i < saving->archive.count; i++) {
 		if (saving->archive.files[i].pid)
 			continue;
 		if (fstat(saving->fds[i], &status) < 0)
 			return hand_fail(saving->hand, "a file of it cannot be read: %s", strerror(errno));
-		if (find(saving, i, &status))
+		if (find(saving, maps, i, &status))
 			continue;
 		if (!S_ISREG(status.st_mode))
 			return hand_fail(saving->hand,
@@ -161,6 +174,16 @@ static int find_all(struct saving *saving)
 		saving->archive.files[i] = (struct archive_file){.kind = ARCHIVE_CONTENT};
 	}
 	return 0;
+}
+
+static int find_all(struct saving *saving)
+{
+	struct process_maps *maps = NULL;
+	int r = find_root(saving);
+
+	r = r ? r : find_each(saving, &maps);
+	process_free_maps(maps);
+	return r;
 }
 
 /*

@@ -395,6 +395,8 @@ TEST_LOOP(save, others_than_operators_are_sent_away, 0, 2)
 	const uid_t other = geteuid() + 1;
 
 	tool.socket = visit(other, _i ? HANDOVER_RESTORE : HANDOVER_SAVE, pair_numbers[0]);
+	ck_assert_int_eq(
+		fake_expect(fake, tool.socket, WIRE_HANDOVER)->handover.code, CUDA_ERROR_NOT_PERMITTED);
 	fake_expect_hangup(fake, tool.socket);
 	ck_assert_ptr_null(fake->daemon.departure);
 	ck_assert_ptr_null(fake->daemon.arrival);

@@ -152,12 +152,20 @@ static void close_files(void)
 static uint64_t find(pid_t pid, int fd)
 {
 	const struct stat status = status_for(fd);
+	struct process_maps *list = NULL;
+	const struct process_maps *maps = process_maps_of(&list, pid);
+	uint64_t address;
 
-	return process_find_mapping(pid, &status);
+	ck_assert_ptr_nonnull(maps);
+	ck_assert_ptr_eq(process_maps_of(&list, pid), maps);
+	address = process_find_mapping(maps, &status);
+	process_free_maps(list);
+	return address;
 }
 
 TEST(mappings, a_shared_one_is_found_by_its_file)
 {
+	struct process_maps *none = NULL;
 	struct other other = begin(map_files);
 	const uint64_t address = hear(&other);
 
@@ -165,7 +173,8 @@ TEST(mappings, a_shared_one_is_found_by_its_file)
 	ck_assert_uint_eq(find(other.pid, private), 0);
 	ck_assert_uint_eq(find(other.pid, unmapped), 0);
 	ck_assert_uint_eq(find(getpid(), shared), 0);
-	ck_assert_uint_eq(find(NOBODY, shared), 0);
+	ck_assert_ptr_null(process_maps_of(&none, NOBODY));
+	ck_assert_ptr_null(none);
 	end(&other);
 }
 
@@ -173,7 +182,12 @@ TEST(mappings, their_files_are_opened)
 {
 	struct other other = begin(map_files);
 	const uint64_t address = hear(&other);
-	int fd = process_open_mapping(other.pid, address), byte;
+	struct process_maps *list = NULL;
+	const struct process_maps *maps = process_maps_of(&list, other.pid);
+	int fd, byte;
+
+	ck_assert_ptr_nonnull(maps);
+	fd = process_open_mapping(maps, address);
 
 	/* Some containers' root may not. */
 	if (fd != -EPERM) {
@@ -183,14 +197,14 @@ TEST(mappings, their_files_are_opened)
 		ck_assert_int_eq(pread(shared, &byte, 1, PAGE), 1);
 		ck_assert_int_eq((char)byte, 'x');
 		close(fd);
-		fd = process_open_mapping(other.pid, address + SIZE - PAGE - 1);
+		fd = process_open_mapping(maps, address + SIZE - PAGE - 1);
 		ck_assert_int_ge(fd, 0);
 		ck_assert(is_same_file(fd, shared));
 		close(fd);
 	}
-	ck_assert_int_eq(process_open_mapping(other.pid, 0), -ENOENT);
-	ck_assert_int_eq(process_open_mapping(other.pid, UINT64_MAX), -ENOENT);
-	ck_assert_int_eq(process_open_mapping(NOBODY, address), -ENOENT);
+	ck_assert_int_eq(process_open_mapping(maps, 0), -ENOENT);
+	ck_assert_int_eq(process_open_mapping(maps, UINT64_MAX), -ENOENT);
+	process_free_maps(list);
 	end(&other);
 }
 
