@@ -565,8 +565,12 @@ static void on_closed(void *context, const char *reason)
 /* The members' memory has to be what the tool got until it answers. */
 static bool is_disturbed(const struct departure *departure)
 {
-	return is_to_files(departure) && departure->step == DEPART_GIVES && !is_over(first_of(departure)) &&
-	       first_of(departure)->memory != departure->memory;
+	bool is = false;
+
+	for (uint32_t i = 0; i < departure->members.count; i++)
+		is |= !is_over(departure->members.at[i]) &&
+		      departure->members.at[i]->memory != departure->memory;
+	return is && is_to_files(departure) && departure->step == DEPART_GIVES;
 }
 
 static void on_look(void *context)
@@ -582,7 +586,8 @@ static void on_look(void *context)
 	else if (!*departure->failure && departure->step == DEPART_COPIED)
 		give(departure);
 	else if (is_disturbed(departure))
-		fail(departure, "its executor was replaced while it was saved, and it goes on");
+		fail(departure, "it goes on already: its executor was replaced, or a program that shares "
+				"with it has ended");
 	if (!is_saved && !*departure->failure && timer_now_us() >= departure->until_us)
 		fail(departure, silence(departure));
 	if ((is_saved || *departure->failure) && !is_letting_go(departure))

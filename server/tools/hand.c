@@ -3,7 +3,6 @@
 #include "server/tools/hand.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,15 +122,6 @@ int hand_reply(struct hand *hand)
 	int r = message_send(hand->socket, &message, NULL, 0);
 
 	return r ? lose(hand, r) : 0;
-}
-
-int hand_is_waiting(struct hand *hand)
-{
-	struct pollfd wait = {.fd = hand->socket, .events = POLLIN};
-
-	if (hand->error || !poll(&wait, 1, 0))
-		return hand->error ? -1 : 0;
-	return hand_hear(hand, HANDOVER_REPLY) ? -1 : lose(hand, -EPROTO);
 }
 
 int hand_hear(struct hand *hand, enum handover_step step)

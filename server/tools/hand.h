@@ -39,9 +39,6 @@ int hand_give(struct hand *hand, const int *fds, uint32_t count);
 /** Sends a REPLY: of success, or with the reason of the failure. Return: 0 or -1 */
 int hand_reply(struct hand *hand);
 
-/** Fails if the daemon is gone or has said something: with a REPLY that refuses. Return: 0 or -1 */
-int hand_is_waiting(struct hand *hand);
-
 /** Waits for a message. A REPLY that refuses is a failure. Return: 0 or -1 */
 int hand_hear(struct hand *hand, enum handover_step step);
 

@@ -314,13 +314,6 @@ static void let_go(struct saving *saving, int signal)
 	sigprocmask(SIG_SETMASK, &saving->mask, NULL);
 }
 
-/* The processes go on, or end. Files that are open here keep their content. */
-static int release(struct saving *saving, int signal)
-{
-	let_go(saving, signal);
-	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
-}
-
 static int measure(struct saving *saving)
 {
 	int r = archive_measure(&saving->archive, saving->fds);
@@ -328,22 +321,26 @@ static int measure(struct saving *saving)
 	return r ? hand_fail(saving->hand, "a file of it cannot be read: %s", strerror(-r)) : 0;
 }
 
+/* The set goes on. A refusal: it has done so before. */
+static int answer(struct saving *saving)
+{
+	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
+}
+
 /* @end: whether the processes end, which is the last thing to do */
 static int save(struct saving *saving, const char *path, bool end)
 {
 	if (make_folder(saving, path) || hear_all(saving) || find_all(saving) || save_processes(saving) ||
-		save_packets(saving) || measure(saving))
+		save_packets(saving) || measure(saving) || answer(saving))
 		return -1;
-	/* Else the set has gone on before all of it was saved. */
-	if (hand_is_waiting(saving->hand))
-		return -1;
-	if ((!end && release(saving, SIGCONT)) || write_all(saving))
+	if (!end)
+		let_go(saving, SIGCONT);
+	/* Files that are open here keep their content. */
+	if (write_all(saving))
 		return -1;
 	if (rename(saving->path, path))
 		return hand_fail(saving->hand, "%s cannot be made: %s", path, strerror(errno));
-	/* It is saved, whatever the service says now. */
-	if (end)
-		release(saving, SIGKILL);
+	let_go(saving, SIGKILL);
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 // frmpsctl checkpoint: a program in files (archive.h), while others go on.
 //
 // The service copies the program's device memory to files, and gives the tool these and records.
-// CRIU saves the processes and leaves them stopped. Then the processes go on, while the tool stores
-// the content of the files, which nobody changes any more. With --end the processes end after that.
-// The folder's name ends in .part until the folder is complete.
+// CRIU saves the processes and leaves them stopped. Then all go on, while the tool stores the
+// content of the files, which nobody changes any more. With --end the processes stay stopped until
+// that is done, and end. The folder's name ends in .part until the folder is complete.
 //
 // Blocking. A single thread, with others for copies.
 
