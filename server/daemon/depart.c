@@ -514,6 +514,24 @@ static void let_go(struct departure *departure)
  * The receiver
  */
 
+/* The members' memory has to be what the tool got until it answers. */
+static bool is_disturbed(const struct departure *departure)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; i < departure->members.count; i++)
+		is |= !is_over(departure->members.at[i]) &&
+		      departure->members.at[i]->memory != departure->memory;
+	return is && is_to_files(departure) && departure->step == DEPART_GIVES;
+}
+
+static void note_disturbed(struct departure *departure)
+{
+	if (is_disturbed(departure))
+		fail(departure, "it goes on already: its executor was replaced, or a program that shares "
+				"with it has ended");
+}
+
 static void take_reply(struct departure *departure, const struct wire_handover *reply)
 {
 	/* A session that has ended has no connection any more to hand over. */
@@ -530,10 +548,11 @@ static void take_reply(struct departure *departure, const struct wire_handover *
 		begin_leaving(departure);
 		break;
 	case DEPART_GIVES:
-		if (is_to_files(departure))
-			enter(departure, DEPART_SAVED, 0);
-		else
+		note_disturbed(departure);
+		if (!is_to_files(departure))
 			let_go(departure);
+		else if (!*departure->failure)
+			enter(departure, DEPART_SAVED, 0);
 		break;
 	case DEPART_HANDS:
 		fail(departure, "it was not taken");
@@ -562,21 +581,9 @@ static void on_closed(void *context, const char *reason)
 	fail(context, silence(context));
 }
 
-/* The members' memory has to be what the tool got until it answers. */
-static bool is_disturbed(const struct departure *departure)
-{
-	bool is = false;
-
-	for (uint32_t i = 0; i < departure->members.count; i++)
-		is |= !is_over(departure->members.at[i]) &&
-		      departure->members.at[i]->memory != departure->memory;
-	return is && is_to_files(departure) && departure->step == DEPART_GIVES;
-}
-
 static void on_look(void *context)
 {
 	struct departure *departure = context;
-
 	const bool is_saved = departure->step == DEPART_SAVED;
 
 	if (has_ended(departure))
@@ -585,9 +592,7 @@ static void on_look(void *context)
 		look_leaving(departure);
 	else if (!*departure->failure && departure->step == DEPART_COPIED)
 		give(departure);
-	else if (is_disturbed(departure))
-		fail(departure, "it goes on already: its executor was replaced, or a program that shares "
-				"with it has ended");
+	note_disturbed(departure);
 	if (!is_saved && !*departure->failure && timer_now_us() >= departure->until_us)
 		fail(departure, silence(departure));
 	if ((is_saved || *departure->failure) && !is_letting_go(departure))

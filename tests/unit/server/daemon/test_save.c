@@ -300,6 +300,15 @@ TEST(save, an_executor_that_is_replaced_disturbs_it)
 	expect_not_saved("it goes on already");
 }
 
+/* The answer is there before the daemon looks. */
+TEST(save, an_answer_behind_that_saves_nothing)
+{
+	give(0);
+	pair_kill(fake_domain(fake)->active);
+	say(HANDOVER_REPLY, 0, "");
+	expect_not_saved("it goes on already");
+}
+
 TEST(save, a_tool_that_goes_has_saved_nothing)
 {
 	give(0);
