@@ -381,10 +381,11 @@ TEST(drain, residue_is_found_first)
 	ck_assert_ptr_nonnull(strstr(text, "session 2 (process"));
 	ck_assert_ptr_null(strstr(text, "session 1 (process"));
 	ck_assert_uint_eq(fake->daemon.counters.sessions_suspended, 0);
-	/* The kernel comes while memory leaves: what has left comes back. */
+	/* The kernel comes while memory leaves: what has left comes back. On a slow machine both
+	 * leave at once, so the kernel comes before the first has left. */
 	word_set(&fake_session(fake, 1)->view.server->ran[3], 0);
 	begin(device_drain_begin);
-	AWAIT(fake_session(fake, 0)->memory == SESSION_MEMORY_AWAY);
+	AWAIT(fake_session(fake, 0)->memory == SESSION_MEMORY_LEAVES);
 	word_set(&fake_session(fake, 1)->view.server->ran[3], 1);
 	AWAIT(is_answered);
 	ck_assert_int_eq(code, CUDA_ERROR_NOT_SUPPORTED);
