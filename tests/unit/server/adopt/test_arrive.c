@@ -30,18 +30,6 @@
 #define FILES_MOST 64
 #define ROUNDS	   40
 
-/* What dies behind a message. */
-enum death {
-	DEATH_NONE,
-	DEATH_DAEMON,
-	DEATH_EXECUTOR,
-	DEATH_KEEPER,
-	DEATH_FIRST,
-	DEATH_SECOND,
-	DEATH_TOOL,
-	DEATHS
-};
-
 /* What is saved. */
 static int bundle, files[FILES_MOST];
 static uint32_t file_count;
@@ -646,24 +634,6 @@ TEST(refused, files_are_no_device)
  * Deaths
  */
 
-static void die(enum death death)
-{
-	if (death == DEATH_DAEMON) {
-		ck_assert_int_eq(fake_come_back(fake), 0);
-		/* The kernel closes what a daemon has that dies. */
-		hang_up();
-	} else if (death == DEATH_EXECUTOR) {
-		pair_kill(fake_domain(fake)->active);
-	} else if (death == DEATH_KEEPER) {
-		pair_kill(fake->daemon.keeper);
-	} else if (death == DEATH_FIRST || death == DEATH_SECOND) {
-		pair_leave(death == DEATH_SECOND);
-	} else if (death == DEATH_TOOL) {
-		hang_up();
-	}
-	is_over |= socket_of_tool < 0;
-}
-
 /* Return: whether there were so many messages */
 static bool play_steps(int count)
 {
@@ -675,26 +645,27 @@ static bool play_steps(int count)
 }
 
 /* Whoever dies behind whichever message: both are served, or nothing is left. */
-TEST_LOOP(lives, they_come_all_or_not_at_all, 0, STEPS *DEATHS)
+TEST_LOOP(lives, they_come_all_or_not_at_all, 0, STEPS *PAIR_DEATHS)
 {
-	const enum death death = (enum death)(_i % DEATHS);
+	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
 	bool has_taken;
 
-	if (SUITE_LEAVES_OUT(_i / DEATHS, death))
+	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
 		return;
 	visit(HANDOVER_RESTORE);
-	play_steps(_i / DEATHS);
+	play_steps(_i / PAIR_DEATHS);
 	/* The daemon has not read the latest message. */
 	has_taken = said == HANDOVER_TAKE;
-	die(death);
+	pair_die(death, hang_up);
+	is_over |= socket_of_tool < 0;
 	finish();
 	/* The tool ends: what only it has of the programs is closed. */
 	hang_up();
 	close_files();
 	settle();
-	if (!has_taken && (death == DEATH_DAEMON || death == DEATH_TOOL))
+	if (!has_taken && (death == PAIR_DEATH_DAEMON || death == PAIR_DEATH_TOOL))
 		expect_nothing_left();
-	if (death == DEATH_NONE)
+	if (death == PAIR_DEATH_NONE)
 		ck_assert_msg(is_back, "%s", text);
 	if (is_back)
 		ck_assert(are_at_rest());

@@ -130,6 +130,23 @@ void pair_kill(const struct worker *worker)
 		fake_reap(fake, child, SIGKILL);
 }
 
+void pair_die(enum pair_death death, void (*hang_up)(void))
+{
+	if (death == PAIR_DEATH_DAEMON) {
+		ck_assert_int_eq(fake_come_back(fake), 0);
+		/* The kernel closes what a daemon has that dies. */
+		hang_up();
+	} else if (death == PAIR_DEATH_EXECUTOR) {
+		pair_kill(fake_domain(fake)->active);
+	} else if (death == PAIR_DEATH_KEEPER) {
+		pair_kill(fake->daemon.keeper);
+	} else if (death == PAIR_DEATH_FIRST || death == PAIR_DEATH_SECOND) {
+		pair_leave(death == PAIR_DEATH_SECOND);
+	} else if (death == PAIR_DEATH_TOOL) {
+		hang_up();
+	}
+}
+
 bool pair_is_at_rest(int i)
 {
 	const struct session *session = pair_session(i);

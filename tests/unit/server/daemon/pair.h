@@ -14,6 +14,18 @@
 #define PAIR_BYTES  (2 * MIB)
 #define PAIR_HANDLE 9
 
+/* What dies behind a message, when a tool saves or restores the programs. */
+enum pair_death {
+	PAIR_DEATH_NONE,
+	PAIR_DEATH_DAEMON,
+	PAIR_DEATH_EXECUTOR,
+	PAIR_DEATH_KEEPER,
+	PAIR_DEATH_FIRST,
+	PAIR_DEATH_SECOND,
+	PAIR_DEATH_TOOL,
+	PAIR_DEATHS
+};
+
 extern struct fake_client pair[PAIR];
 extern uint64_t pair_numbers[PAIR]; /* of their sessions */
 extern bool pair_is_gone[PAIR];
@@ -37,6 +49,8 @@ void pair_leave(int i);
 void pair_ask(int i, struct wire_message *message);
 /** The executors' child of that worker dies. NULL is fine. */
 void pair_kill(const struct worker *worker);
+/** @hang_up: closes the tool's socket */
+void pair_die(enum pair_death death, void (*hang_up)(void));
 /** True if the session is served, its memory is here, and nothing is under way. */
 bool pair_is_at_rest(int i);
 

@@ -22,18 +22,6 @@
 /* Longer than the daemon waits for a tool's answer. */
 #define SILENCE_MS 700000u
 
-/* What dies behind a message. */
-enum death {
-	DEATH_NONE,
-	DEATH_DAEMON,
-	DEATH_EXECUTOR,
-	DEATH_KEEPER,
-	DEATH_FIRST,
-	DEATH_SECOND,
-	DEATH_TOOL,
-	DEATHS
-};
-
 /* The tool's end of its socket, and what it has heard of the daemon. */
 static struct {
 	int socket;
@@ -422,46 +410,29 @@ TEST_LOOP(save, others_than_operators_are_sent_away, 0, 2)
  * Deaths
  */
 
-static void die(enum death death)
-{
-	if (death == DEATH_DAEMON) {
-		ck_assert_int_eq(fake_come_back(fake), 0);
-		/* The kernel closes what a daemon has that dies. */
-		hang_up();
-	} else if (death == DEATH_EXECUTOR) {
-		pair_kill(fake_domain(fake)->active);
-	} else if (death == DEATH_KEEPER) {
-		pair_kill(fake->daemon.keeper);
-	} else if (death == DEATH_FIRST || death == DEATH_SECOND) {
-		pair_leave(death == DEATH_SECOND);
-	} else if (death == DEATH_TOOL) {
-		hang_up();
-	}
-}
-
 static bool is_over(void)
 {
 	return tool.is_answered || tool.socket < 0;
 }
 
 /* Whoever dies behind whichever message: all others go on. */
-TEST_LOOP(deaths, all_others_go_on, 0, STEPS *DEATHS)
+TEST_LOOP(deaths, all_others_go_on, 0, STEPS *PAIR_DEATHS)
 {
-	const enum death death = (enum death)(_i % DEATHS);
+	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
 
-	if (SUITE_LEAVES_OUT(_i / DEATHS, death))
+	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
 		return;
 	begin(0);
-	for (int i = 0; i < _i / DEATHS && !is_over(); i++)
+	for (int i = 0; i < _i / PAIR_DEATHS && !is_over(); i++)
 		while (!play_one() && !is_over())
 			fake_skip(fake);
-	die(death);
+	pair_die(death, hang_up);
 	settle();
 	if (tool.socket >= 0)
 		while (!tool.is_answered && fake_skip(fake))
 			play_all();
 	settle();
-	if (death == DEATH_NONE)
+	if (death == PAIR_DEATH_NONE)
 		ck_assert_msg(!tool.code, "%s", tool.text);
 	if (tool.is_answered)
 		ck_assert_uint_eq(fake->daemon.counters.sessions_saved, tool.code ? 0 : PAIR);
