@@ -62,9 +62,10 @@ static uint64_t less(uint64_t from, uint64_t what)
 	return from > what ? from - what : 0;
 }
 
-uint64_t swap_budget(const struct daemon *daemon, uid_t owner)
+/* @own: bytes of the owner in host memory */
+static uint64_t budget(const struct daemon *daemon, uid_t owner, uint64_t own)
 {
-	uint64_t others = swap_bytes_of(daemon, NULL).host - swap_bytes_of(daemon, &owner).host;
+	uint64_t others = swap_bytes_of(daemon, NULL).host - own;
 	uint64_t left = less(swap_most_bytes(daemon), others);
 	struct terms terms;
 
@@ -74,9 +75,16 @@ uint64_t swap_budget(const struct daemon *daemon, uid_t owner)
 	return terms.swap_host_bytes < left ? terms.swap_host_bytes : left;
 }
 
+uint64_t swap_budget(const struct daemon *daemon, uid_t owner)
+{
+	return budget(daemon, owner, swap_bytes_of(daemon, &owner).host);
+}
+
 static uint64_t host_room(const struct daemon *daemon, uid_t owner)
 {
-	return less(swap_budget(daemon, owner), swap_bytes_of(daemon, &owner).host);
+	const uint64_t own = swap_bytes_of(daemon, &owner).host;
+
+	return less(budget(daemon, owner, own), own);
 }
 
 uint64_t swap_room(const struct daemon *daemon, uid_t owner)
