@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
@@ -59,6 +60,17 @@ static int send_message(struct hand *hand, const struct wire_message *message, c
 	return r ? lose(hand, r) : 0;
 }
 
+/* A program may have thousands of pieces of pinned memory, each with a descriptor. */
+static void allow_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 struct hand *hand_open(const char *path, enum handover_step step, uint64_t session)
 {
 	const struct wire_message message = {
@@ -69,6 +81,7 @@ struct hand *hand_open(const char *path, enum handover_step step, uint64_t sessi
 
 	if (!hand)
 		return NULL;
+	allow_files();
 	hand->socket = -1;
 	packet_close_fds(&hand->packet);
 	r = socket_connect(path, HEAR_SECONDS, &hand->socket);

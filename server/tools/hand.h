@@ -23,8 +23,11 @@ struct hand {
 	char text[HAND_TEXT]; /* its reason, a sentence */
 };
 
-/** Connects and sends the first message. @session: of SAVE. Return: for hand_close(); NULL without
- * memory. The first hand_hear() tells if that has worked */
+/**
+ * Connects and sends the first message. Lets this process have as many descriptors as it may.
+ * @session: of SAVE
+ * Return: for hand_close(); NULL without memory. The first hand_hear() tells if that has worked
+ */
 struct hand *hand_open(const char *path, enum handover_step step, uint64_t session);
 /** NULL is fine. Return: NULL */
 struct hand *hand_close(struct hand *hand);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,12 +46,7 @@ static int open_archive(struct restoring *restoring)
 {
 	struct archive *archive = &restoring->archive;
 	char text[ARCHIVE_TEXT];
-	struct rlimit limit;
 
-	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
 	restoring->folder = open(restoring->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (restoring->folder < 0)
 		return judge(restoring, -errno);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,12 +60,6 @@ static int take_files(struct saving *saving, uint32_t count)
 
 static int hear_all(struct saving *saving)
 {
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
 	if (hand_hear(saving->hand, HANDOVER_GIVE))
 		return -1;
 	saving->bundle = packet_take_fd(&saving->hand->packet, 0);
