@@ -77,6 +77,27 @@ static void join(const char *name)
 		fprintf(stderr, "siege: cannot join %s\n", path);
 }
 
+/* All others have ended. */
+static void drop_groups(void)
+{
+	static const char *const names[] = {"service", "hostile", "honest"};
+	char path[400];
+	FILE *file;
+
+	if (!*groups)
+		return;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", groups);
+	file = fopen(path, "we");
+	if (file) {
+		fprintf(file, "%d\n", (int)getpid());
+		fclose(file);
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(path, sizeof(path), "%s/siege-%s", groups, names[i]);
+		rmdir(path);
+	}
+}
+
 static void become(uid_t uid)
 {
 	join(uid == HOSTILE ? "hostile" : "honest");
@@ -294,6 +315,7 @@ int main(int count, char **arguments)
 	int sessions = count > 1 ? atoi(arguments[1]) : 50;
 	unsigned seconds = count > 2 ? (unsigned)atoi(arguments[2]) : 10;
 	struct times alone;
+	int code;
 
 	if (geteuid() != 0) {
 		puts("skipped: only root has programs of several users");
@@ -314,5 +336,7 @@ int main(int count, char **arguments)
 	besiege("dying", 1, sessions, seconds, &alone);
 	besiege("faults", 2, sessions, seconds, &alone);
 	besiege("all", -1, sessions, seconds, &alone);
-	return service_stop(&service) ? 1 : 0;
+	code = service_stop(&service) ? 1 : 0;
+	drop_groups();
+	return code;
 }
