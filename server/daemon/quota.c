@@ -147,7 +147,9 @@ bool quota_allows_user(struct daemon *daemon, uid_t owner, uint64_t limit)
 	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &owner) <= daemon->fds_max / 4;
 }
 
-/* A user gets half of the unreserved files, and an eighth stays for other users. */
+/* A user gets three quarters of the unreserved files: with 10 000 of them, a program can map a
+ * whole device in pieces of 20 MiB, as PyTorch's expandable segments do. Other users have the rest,
+ * but for a sixteenth, which nobody gets. */
 static bool has_fds(const struct session *session)
 {
 	const struct daemon *daemon = session->daemon;
@@ -159,7 +161,7 @@ static bool has_fds(const struct session *session)
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->sessions, link)
 		own += other->owner == session->owner ? fds_of(other) : 0;
-	return own < most / 2 && held(daemon) < most - most / 8;
+	return own < most - most / 4 && held(daemon) < most - most / 16;
 }
 
 /* A user gets a quarter, and an eighth stays for the daemon's own records. */

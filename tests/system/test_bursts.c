@@ -35,7 +35,7 @@ static int lives; /* daemons that were killed */
  * Programs
  */
 
-/* A user gets half of the service's open files. */
+/* A user gets three quarters of the open files. */
 static unsigned chunks_wanted(void)
 {
 	const char *text = getenv("FRMPS_TEST_CHUNKS");

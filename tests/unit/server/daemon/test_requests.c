@@ -955,7 +955,7 @@ TEST(requests, memory_held_many_times_leaves_descriptors_for_others)
 	for (import.memory.handle = 10; count < 64 && !ask(&client, &import); count++)
 		import.memory.handle++;
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(count, 30);
+	ck_assert_uint_eq(count, 46);
 	map.memory = (struct wire_memory){.handle = 9, .address = client.window_base, .bytes = 2 * MIB};
 	ck_assert_int_eq(ask(&client, &map), CUDA_ERROR_OUT_OF_MEMORY);
 	host.range = (struct wire_range){.address = other.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
