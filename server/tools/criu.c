@@ -14,8 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/criu/nvidia.h"
+#include "server/tools/process.h"
+#include "server/tools/shim.h"
+
 /* Words of a command beside those of its sockets, with the NULL. */
-#define WORDS 20u
+#define WORDS 22u
 
 /* Exit status of a child without CRIU, as in a shell. */
 #define NOT_FOUND 127
@@ -55,6 +59,18 @@ static bool begin(struct line *line, const char *what, const char *folder, size_
 	add(line, "--shell-job");
 	add(line, "--file-locks");
 	return true;
+}
+
+/* CRIU itself takes no process that has a file of the driver open. */
+static void add_plugin(struct line *line)
+{
+	char *folder = shim_find_plugin();
+
+	if (!folder)
+		return;
+	add(line, "--libdir");
+	add(line, "%s", folder);
+	free(folder);
 }
 
 static void end(struct line *line)
@@ -98,7 +114,13 @@ static int run(const struct line *line, const struct criu_socket *sockets, size_
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The latest error in CRIU's log, without the time in front. */
+/* Lines that say only that it is over. */
+static bool says_nothing(const char *error)
+{
+	return strstr(error, " FAILED.") || strstr(error, " failed with -1");
+}
+
+/* The latest error in CRIU's log that gives a reason, without the time in front. */
 static void quote_log(const char *folder, const char *what, char quote[200])
 {
 	char path[4200], *text = NULL;
@@ -112,8 +134,7 @@ static void quote_log(const char *folder, const char *what, char quote[200])
 	while (log && getline(&text, &room, log) > 0) {
 		error = strstr(text, "Error (");
 		error = error ? strchr(error, ' ') : NULL;
-		/* The last one says only that it is over. */
-		if (error && !strstr(error, " FAILED."))
+		if (error && !says_nothing(error))
 			snprintf(quote, 200, ":%.*s", (int)strcspn(error, "\n"), error);
 	}
 	free(text);
@@ -151,9 +172,19 @@ int criu_dump(pid_t root, const char *folder, const struct criu_socket *sockets,
 		return out_of_memory(ret_text);
 	add(&line, "--tree");
 	add(&line, "%d", (int)root);
+	if (process_tree_opens(root, CRIU_NVIDIA_FILES))
+		add_plugin(&line);
 	for (size_t i = 0; i < count; i++)
 		add(&line, "--ext-unix-sk=%" PRIu64, sockets[i].inode);
 	return finish(&line, run(&line, NULL, 0), folder, ret_text);
+}
+
+static bool has_list(const char *folder)
+{
+	char path[4200];
+
+	snprintf(path, sizeof(path), "%s/" CRIU_NVIDIA_LIST, folder);
+	return !access(path, F_OK);
 }
 
 int criu_restore(const char *folder, const struct criu_socket *sockets, size_t count, char *ret_text)
@@ -163,6 +194,8 @@ int criu_restore(const char *folder, const struct criu_socket *sockets, size_t c
 	if (!begin(&line, "restore", folder, count))
 		return out_of_memory(ret_text);
 	add(&line, "--restore-detached");
+	if (has_list(folder))
+		add_plugin(&line);
 	for (size_t i = 0; i < count; i++) {
 		add(&line, "--inherit-fd");
 		add(&line, "fd[%d]:socket:[%" PRIu64 "]", sockets[i].fd, sockets[i].inode);

@@ -400,30 +400,68 @@ void process_hold_signals(sigset_t *ret_before)
 	sigprocmask(SIG_BLOCK, &held, ret_before);
 }
 
+/* A process and all its descendants, the caller's. */
+struct tree {
+	pid_t *pids;
+	size_t count;
+};
+
+static bool add_to_tree(struct tree *tree, pid_t pid)
+{
+	pid_t *larger = reallocarray(tree->pids, tree->count + 1, sizeof(*larger));
+
+	if (!larger)
+		return false;
+	tree->pids = larger;
+	larger[tree->count++] = pid;
+	return true;
+}
+
+static struct tree tree_of(pid_t root)
+{
+	DIR *folder = opendir("/proc");
+	const struct dirent *entry;
+	struct tree tree = {0};
+	bool fits = add_to_tree(&tree, root);
+
+	while (folder && fits && (entry = readdir(folder))) {
+		const pid_t pid = (pid_t)atoi(entry->d_name);
+
+		if (pid > 0 && pid != root && process_is_within(pid, root))
+			fits = add_to_tree(&tree, pid);
+	}
+	if (folder)
+		closedir(folder);
+	return tree;
+}
+
 /* All of them are known before the first gets the signal, after which its children may be another
  * one's. */
 void process_signal_tree(pid_t root, int number)
 {
-	DIR *folder = opendir("/proc");
-	const struct dirent *entry;
-	pid_t *pids = NULL, *larger;
-	size_t count = 0;
+	struct tree tree = tree_of(root);
 
-	while (folder && (entry = readdir(folder))) {
-		const pid_t pid = (pid_t)atoi(entry->d_name);
+	for (size_t i = 0; i < tree.count; i++)
+		kill(tree.pids[i], number);
+	free(tree.pids);
+}
 
-		if (pid <= 0 || pid == root || !process_is_within(pid, root))
-			continue;
-		larger = reallocarray(pids, count + 1, sizeof(*pids));
-		if (!larger)
-			break;
-		pids = larger;
-		pids[count++] = pid;
-	}
-	if (folder)
-		closedir(folder);
-	kill(root, number);
-	for (size_t i = 0; i < count; i++)
-		kill(pids[i], number);
-	free(pids);
+static bool has_path(pid_t pid, int number, const void *context)
+{
+	char path[64], text[1000] = "";
+	const char *beginning = context;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
+	return readlink(path, text, sizeof(text) - 1) > 0 && !strncmp(text, beginning, strlen(beginning));
+}
+
+bool process_tree_opens(pid_t root, const char *beginning)
+{
+	struct tree tree = tree_of(root);
+	bool found = false;
+
+	for (size_t i = 0; !found && i < tree.count; i++)
+		found = find_descriptor(tree.pids[i], has_path, beginning) >= 0;
+	free(tree.pids);
+	return found;
 }

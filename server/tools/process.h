@@ -47,6 +47,8 @@ uint64_t process_peer(int socket);
 void process_hold_signals(sigset_t *ret_before);
 /** Sends a signal to a process and all its descendants. */
 void process_signal_tree(pid_t root, int signal);
+/** True if the process or a descendant has a file open whose path begins so. */
+bool process_tree_opens(pid_t root, const char *beginning);
 /** True if the process is the root, or a descendant. */
 bool process_is_within(pid_t pid, pid_t root);
 

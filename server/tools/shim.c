@@ -47,20 +47,35 @@ static bool own_directory(char *path, size_t size)
 	return true;
 }
 
-char *shim_find_server(void)
+/* @candidates: seen from the directory of the program */
+static char *find_beside(const char *const *candidates, size_t count)
 {
-	static const char *const servers[] = {
-		"frmps-server", "../sbin/frmps-server", "../../../sbin/frmps-server"};
 	char own[PATH_MAX], path[PATH_MAX + 32];
 
 	if (!own_directory(own, sizeof(own)))
 		return NULL;
-	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", own, servers[i]);
+	for (size_t i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/%s", own, candidates[i]);
 		if (access(path, X_OK) == 0)
 			return realpath(path, NULL);
 	}
 	return NULL;
+}
+
+char *shim_find_server(void)
+{
+	static const char *const servers[] = {
+		"frmps-server", "../sbin/frmps-server", "../../../sbin/frmps-server"};
+
+	return find_beside(servers, sizeof(servers) / sizeof(servers[0]));
+}
+
+char *shim_find_plugin(void)
+{
+	static const char *const folders[] = {
+		"criu", "../server/criu", "../lib/frmps/criu", "../lib64/frmps/criu"};
+
+	return find_beside(folders, sizeof(folders) / sizeof(folders[0]));
 }
 
 bool shim_is_ours(const char *library)

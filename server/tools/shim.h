@@ -16,6 +16,10 @@ char *shim_directory(void);
 /** True if a library is the service's own. */
 bool shim_is_ours(const char *library);
 
+/** The folder of our plugin for CRIU. Return: a string of the caller's; NULL if not found, or
+ * without memory. */
+char *shim_find_plugin(void);
+
 /** The path of frmps-server. Return: a string of the caller's; NULL if not found, or without
  * memory. */
 char *shim_find_server(void);

@@ -258,6 +258,7 @@ server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
 check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
 check "suspended training" python3 -B tests/gpu/suspended_training.py --build "$folder"
+check "saved training" python3 -B tests/gpu/saved_training.py --build "$folder"
 check "training on a drained device" python3 -B tests/gpu/drained.py --build "$folder"
 check "training on changing devices" python3 -B tests/gpu/migrated.py --build "$folder"
 check "trainings that take turns" python3 -B tests/gpu/swapped_training.py --build "$folder"

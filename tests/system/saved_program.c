@@ -1,11 +1,13 @@
 // A program that tests save in files and restore. The program has nothing of the process that
 // starts it: orders and progress are in named pipes of the folder. FRMPS_TEST_SAVED names the kind:
-// keeper, busy, array or family. The pieces are those of tests, so this is a test, with CK_FORK=no.
+// keeper, busy, array, family or holder (of the file
+// FRMPS_TEST_SAVED_FILE). The pieces are those of tests, so this is a test, with CK_FORK=no.
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/suite.h"
@@ -119,6 +121,27 @@ static int family(int progress, int orders)
 	return first(progress, orders, ends[0]);
 }
 
+/* The name of a file that has to stay open. */
+static const char *file_name;
+
+/* Looks at an open file before each order. */
+static int holder(int progress, int orders)
+{
+	int file = open(file_name, O_RDWR | O_CLOEXEC);
+	struct stat now, named;
+
+	ck_assert_int_ge(file, 0);
+	driver_open();
+	report(progress);
+	while (ordered(orders, true)) {
+		ck_assert_int_eq(fstat(file, &now) | stat(file_name, &named), 0);
+		ck_assert(now.st_ino == named.st_ino && now.st_rdev == named.st_rdev);
+		ck_cuda(cuCtxSynchronize());
+		report(progress);
+	}
+	return 0;
+}
+
 static const struct kind {
 	const char *name;
 	child_function *run;
@@ -127,6 +150,7 @@ static const struct kind {
 	{"busy", belongings_busy},
 	{"array", array_keeper},
 	{"family", family},
+	{"holder", holder},
 };
 
 TEST(saved, program)
@@ -136,6 +160,7 @@ TEST(saved, program)
 
 	belongings_rounds = 1000;
 	ck_assert_ptr_nonnull(name);
+	file_name = getenv("FRMPS_TEST_SAVED_FILE");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		if (!strcmp(kinds[i].name, name))
 			ck_assert_int_eq(kinds[i].run(progress, orders), 0);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/criu/nvidia.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/belongings.h"
@@ -55,6 +56,7 @@ static int rounds(const char *name, int usual)
  */
 
 static char folder[] = "/tmp/frmps-saved-XXXXXX";
+static char device[100]; /* in /dev, of a test; empty: none */
 
 static void enter_folder(void)
 {
@@ -67,6 +69,7 @@ static void leave_folder(void)
 {
 	char command[100];
 
+	unlink(device);
 	ck_assert_int_eq(chdir("/"), 0);
 	snprintf(command, sizeof(command), "rm -rf %s", folder);
 	ck_assert_int_eq(system(command), 0);
@@ -246,6 +249,24 @@ TEST(saved, who_works_all_the_time_comes_back)
 		bring_back(name);
 		child_wait(&child, 2);
 	}
+	end(&child);
+}
+
+/* As NVML has one. CRIU itself refuses such a device; FUSE's stands for the driver's. */
+TEST(saved, a_file_of_the_driver_is_opened_again)
+{
+	struct child child;
+	struct stat fuse;
+
+	snprintf(device, sizeof(device), CRIU_NVIDIA_FILES "-frmps-test-%d", (int)getpid());
+	ck_assert_int_eq(stat("/dev/fuse", &fuse), 0);
+	ck_assert_int_eq(mknod(device, S_IFCHR | 0600, fuse.st_rdev), 0);
+	setenv("FRMPS_TEST_SAVED_FILE", device, 1);
+	child = begin("holder");
+	see_it_work(&child);
+	put_away(&child, "first");
+	bring_back("first");
+	see_it_work(&child);
 	end(&child);
 }
 

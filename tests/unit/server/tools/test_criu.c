@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/criu/nvidia.h"
 #include "tests/lib/folder.h"
 #include "tests/lib/suite.h"
 
@@ -108,6 +109,34 @@ TEST(criu, it_is_told_to_restore)
 		"--inherit-fd\nfd[0]:socket:[4712]\n",
 		images);
 	ck_assert_str_eq(see("arguments"), wanted);
+}
+
+static bool gets_plugin(void)
+{
+	const char *at = strstr(see("arguments"), "\n--libdir\n/");
+
+	return at && !strncmp(at + strcspn(at + 11, "\n") + 11 - 5, "/criu", 5);
+}
+
+/* An older CRIU refuses the plugin, so none gets it for nothing. */
+TEST(criu, it_gets_the_plugin_where_the_driver_is_open)
+{
+	char path[100];
+	int fd;
+
+	make_criu("");
+	snprintf(path, sizeof(path), CRIU_NVIDIA_FILES "-frmps-test-%d", (int)getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(criu_dump(getpid(), images, NULL, 0, text), 0);
+	/* Where no file can be made in /dev, there is none. */
+	ck_assert(gets_plugin() == (fd >= 0));
+	if (fd >= 0)
+		ck_assert_int_eq(close(fd) + unlink(path), 0);
+	ck_assert_int_eq(criu_dump(getpid(), images, NULL, 0, text), 0);
+	ck_assert(!gets_plugin());
+	folder_shell(": >images/" CRIU_NVIDIA_LIST);
+	ck_assert_int_eq(criu_restore(images, NULL, 0, text), 0);
+	ck_assert(gets_plugin());
 }
 
 /* None is left out. */
@@ -211,7 +240,8 @@ static const struct {
 	 "(00.000100) Error (criu/a.c:1): the first one\n"
 	 "(00.000200) Error (criu/b.c:22): the last: it's 100% of \"them\"\n"
 	 "(00.000300) Warn  (criu/c.c:3): nothing\n"
-	 "(00.000400) Error (criu/cr-dump.c:2): Dumping FAILED.\n"
+	 "(00.000400) Error (criu/cr-dump.c:1): Dump files (pid: 77) failed with -1\n"
+	 "(00.000500) Error (criu/cr-dump.c:2): Dumping FAILED.\n"
 	 "END\n"
 	 "exit 1",
 		"criu dump fails: (criu/b.c:22): the last: it's 100% of \"them\""},

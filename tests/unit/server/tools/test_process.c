@@ -397,6 +397,32 @@ TEST(descendants, all_get_a_signal)
 	process_signal_tree(root.pid, SIGKILL);
 }
 
+/* Tells that it has a file open, which its parent has not. */
+static void have_file(int says)
+{
+	if (!fork()) {
+		say(says, (uint64_t)open("/dev/full", O_RDWR));
+		pause();
+		_exit(0);
+	}
+}
+
+TEST(descendants, their_open_files_are_found)
+{
+	struct other root = begin(have_file), other = begin(wait_here);
+
+	hear(&other);
+	ck_assert_uint_gt(hear(&root), 2);
+	ck_assert(process_tree_opens(root.pid, "/dev/fu"));
+	ck_assert(!process_tree_opens(root.pid, "/dev/fun"));
+	ck_assert(!process_tree_opens(root.pid, "dev/full"));
+	ck_assert(!process_tree_opens(other.pid, "/dev/fu"));
+	ck_assert(!process_tree_opens(NOBODY, "/dev/fu"));
+	process_signal_tree(root.pid, SIGKILL);
+	leave(&root);
+	end(&other);
+}
+
 /* This process ends only when it may. */
 TEST(descendants, signals_wait_for_the_tool)
 {
