@@ -20,6 +20,8 @@
 
 /* Pause between looks at a session that cannot be locked or checkpointed at this moment. */
 #define LOOK_MS 5u
+/* The program may ask for something all the time: a suspension that finds no gap is refused. */
+#define GAP_MS 5000u
 
 enum order_kind { ORDER_LOCK, ORDER_CHECKPOINT, ORDER_RESTORE, ORDER_SUSPEND, ORDER_RESUME };
 
@@ -28,11 +30,12 @@ struct order {
 	struct session *session; /* a reference; NULL: over */
 	unsigned refs;		 /* of the session, and of an executor's answer to come */
 	enum order_kind kind;
-	struct caller *caller; /* NULL: gone */
-	uint64_t id;	       /* of the caller's message */
-	bool ours;	       /* by an operator of the service */
-	struct timer *look;    /* at a session that is not ready */
-	struct timer *limit;   /* of a lock; NULL: none */
+	struct caller *caller;	 /* NULL: gone */
+	uint64_t id;		 /* of the caller's message */
+	bool ours;		 /* by an operator of the service */
+	struct timer *look;	 /* at a session that is not ready */
+	struct timer *limit;	 /* of a lock, or of a suspension that has not begun; NULL: none */
+	enum swap_manner manner; /* of a suspension */
 };
 
 static void look(void *context);
@@ -214,12 +217,37 @@ static void look_at_checkpoint(struct order *order)
 		on_away(order, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
+/* A request that an executor has ends first. */
+static void look_at_suspension(struct order *order)
+{
+	const char *obstacle;
+
+	if (order->session->request && order->limit) {
+		timer_start(order->look, LOOK_MS);
+		return;
+	}
+	order->limit = timer_free(order->limit);
+	obstacle = swap_begin(order->session, order->manner, on_away, order);
+	if (obstacle)
+		on_away(order, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+}
+
+static void on_no_gap(void *context)
+{
+	struct order *order = context;
+
+	order->limit = timer_free(order->limit);
+	look_at_suspension(order);
+}
+
 static void look(void *context)
 {
 	struct order *order = context;
 
 	if (order->kind == ORDER_LOCK)
 		look_at_lock(order);
+	else if (order->kind == ORDER_SUSPEND)
+		look_at_suspension(order);
 	else if (order->session->checkpointed)
 		await_free_memory(order);
 	else
@@ -275,13 +303,14 @@ void checkpoint_answer_suspend(struct caller *caller)
 									 : SWAP_PAUSED;
 	struct session *session = caller_find_living(caller, now);
 	struct order *order = session ? order_new(caller, session, ORDER_SUSPEND) : NULL;
-	const char *obstacle;
 
 	if (!order)
 		return;
-	obstacle = swap_begin(session, manner, on_away, order);
-	if (obstacle)
-		on_away(order, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+	order->manner = manner;
+	order->limit = timer_new(session->daemon->loop, on_no_gap, order);
+	log_bug_on(!order->limit);
+	timer_start(order->limit, GAP_MS);
+	look_at_suspension(order);
 }
 
 #define NOT_YOURS "the session was paused by the service's operator, who alone resumes it"

@@ -4,6 +4,7 @@
 // FRMPS_TEST_SUSPEND_KILLS (12) is how often something of the service is killed in the sweep.
 
 #include <jansson.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -459,6 +460,61 @@ TEST(suspend_3, one_that_works_goes_at_once_if_it_must)
 	ck_assert_int_eq(child_end(&child), 0);
 	status_await_no_sessions(&service);
 	ck_assert_int_eq(swapped_by_all(), 0);
+}
+
+/* Asks for memory when told to, beside memory that stays. */
+static int latecomer(int progress, int orders)
+{
+	CUdeviceptr kept, more;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&kept, (size_t)ALL_MIB << 20));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(cuMemAlloc_v2(&more, 64 << 20));
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+static void *suspend_now(void *child)
+{
+	static char text[400];
+	long long session = status_session(&service, ((struct child *)child)->pid);
+
+	*text = '\0';
+	order_number("suspend now", session, text, sizeof(text));
+	return text;
+}
+
+/* Its memory comes from a process that stands still. */
+TEST(suspend_3, one_whose_request_is_under_way_goes_behind_it)
+{
+	struct child child;
+	pthread_t orderer;
+	int64_t before;
+	void *text;
+	pid_t keeper;
+
+	start();
+	child = child_start(latecomer);
+	child_wait(&child, 1);
+	keeper = status_keeper(&service);
+	before = status_counter(&service, "requests");
+	ck_assert_int_eq(kill(keeper, SIGSTOP), 0);
+	child_order(&child);
+	while (status_counter(&service, "requests") == before)
+		;
+	ck_assert_int_eq(pthread_create(&orderer, NULL, suspend_now, &child), 0);
+	pass_time(100);
+	ck_assert_int_eq(kill(keeper, SIGCONT), 0);
+	ck_assert_int_eq(pthread_join(orderer, &text), 0);
+	ck_assert_str_eq(text, "");
+	see_it_suspended(&child);
+	order("resume", &child);
+	child_wait(&child, 1);
+	child_order(&child);
+	see_it_end_well(&child);
 }
 
 TEST(suspend_3, what_does_not_end_is_left_alone_at_once_too)
