@@ -141,6 +141,9 @@ def play_in(system, times, folder):
         if not done[program.name]:
             raise Failed(f"{program.name} was over before anything happened")
         print(f"ok    {program.name}: saved {done[program.name]} times")
+    for line in system.log.since(0):
+        if any(text in line for text in ("has been saved", "has come from files", "is on the device again")):
+            print("     ", line.split("info: ")[-1].strip())
 
 
 def has_criu():
