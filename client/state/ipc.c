@@ -220,7 +220,7 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return CUDA_ERROR_INVALID_VALUE;
 	if (is_own(&content))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return ipc_open_part(context, &content.part, ret_address);

@@ -121,6 +121,14 @@ static CUresult check(const struct range *range)
 		       : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Memory that the driver has made, not the program. */
+static bool is_known_memory(uint64_t address)
+{
+	struct range range;
+
+	return ranges_lookup(address, &range) == 0 && range.kind != RANGE_REGISTERED;
+}
+
 /* Under the lock. */
 static CUresult add(struct range *range)
 {
@@ -129,7 +137,8 @@ static CUresult add(struct range *range)
 	int e;
 
 	if (ranges_touch(range->address, range->bytes))
-		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+		return is_known_memory(range->address) ? CUDA_ERROR_INVALID_VALUE
+						       : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	r = check(range);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -183,8 +192,10 @@ CUresult registered_remove(uint64_t address)
 	struct range range;
 	CUresult r, undone;
 
+	/* Not by an address inside. */
 	if (ranges_take(address, RANGE_REGISTERED, &range) != 0)
-		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+		return ranges_lookup(address, &range) == 0 ? CUDA_ERROR_INVALID_VALUE
+							   : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	SESSION_SCOPE(range.session);
 	r = wait_everywhere();
 	/* After a fault the work may never end; its writes go to the shared pages. */

@@ -119,6 +119,9 @@ int nvLinkerAddCubin(struct linker *linker, const void *cubin, size_t bytes, con
 	/* Code for one architecture alone. */
 	if (strstr(linker->remarks, "a\n"))
 		return 11;
+	/* A definition that is there already. */
+	if (*linker->image && memmem(linker->image, strlen(linker->image), cubin, strnlen(cubin, bytes)))
+		return 1;
 	strncat(linker->image, cubin, bytes);
 	return 0;
 }

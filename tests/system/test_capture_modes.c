@@ -31,6 +31,11 @@ static CUresult do_event_query(void)
 	return cuEventQuery(outside_event);
 }
 
+static CUresult do_event_synchronize(void)
+{
+	return cuEventSynchronize(outside_event);
+}
+
 static CUresult do_stream_query(void)
 {
 	return cuStreamQuery(outside_stream);
@@ -123,12 +128,13 @@ static const struct {
 	CUresult (*call)(void);
 	bool unsafe;
 } visits[] = {{do_alloc, true}, {do_event_query, true}, {do_stream_query, true},
-	{do_stream_synchronize, true}, {do_copy, false}, {do_host_alloc, true}, {do_free, true},
-	{do_set, false}, {do_create_stream, false}, {do_load, false}, {do_alloc_managed, true},
-	{do_advise, true}, {do_prefetch, false}, {do_pool_get, true}, {do_pool_set, true}};
+	{do_stream_synchronize, true}, {do_event_synchronize, true}, {do_copy, false}, {do_host_alloc, true},
+	{do_free, true}, {do_set, false}, {do_create_stream, false}, {do_load, false},
+	{do_alloc_managed, true}, {do_advise, true}, {do_prefetch, false}, {do_pool_get, true},
+	{do_pool_set, true}};
 
 #define VISITS	       (sizeof(visits) / sizeof(*visits))
-#define VISITS_OUTSIDE 5
+#define VISITS_OUTSIDE 6
 
 static void outside_open(void)
 {

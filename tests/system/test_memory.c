@@ -1414,6 +1414,7 @@ TEST(memory, registered_memory_is_copied_in_stream_order)
 	ck_cuda(cuMemAlloc_v2(&device, 2 << 20));
 	ck_cuda(cuMemHostRegister_v2(own, 2 << 20, 0));
 	ck_assert_int_eq(cuMemHostRegister_v2(own + 5, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	ck_assert_int_eq(cuMemHostUnregister(own + 5), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuMemHostGetFlags(&flags, own));
 	/* Filled by a host function, copied there, changed there, copied back, twice. */
 	for (int round = 0; round < 2; round++) {

@@ -158,6 +158,28 @@ TEST(semantics, boxes_are_copied)
 	ck_assert_int_eq(memcmp(in, out, sizeof(in)), 0);
 }
 
+TEST(semantics, rows_do_not_overlap)
+{
+	char row[64] = "";
+	CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = row,
+		.srcPitch = 8,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstPitch = 16,
+		.WidthInBytes = 16,
+		.Height = 1};
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&up.dstDevice, 64));
+	ck_assert_int_eq(cuMemcpy2D_v2(&up), CUDA_ERROR_INVALID_VALUE);
+	up.srcPitch = 16;
+	ck_cuda(cuMemcpy2D_v2(&up));
+	up.dstPitch = 8;
+	ck_assert_int_eq(cuMemcpy2DAsync_v2(&up, NULL), CUDA_ERROR_INVALID_VALUE);
+	up.Height = 0;
+	ck_cuda(cuMemcpy2D_v2(&up));
+}
+
 /* The documentation has a largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH), the driver (580) goes on
  * behind it. */
 TEST(semantics, a_pitch_has_no_limit)

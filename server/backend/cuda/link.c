@@ -38,6 +38,7 @@ struct backend_link {
 	uint32_t parts;	  /* that were added */
 	char *alone;	  /* the first input, if a text; NULL: not a text */
 	bool has_refused; /* contains code for a single architecture, which the linker refuses */
+	bool is_broken;	  /* a text does not fit to the others: there is no image any more */
 };
 
 /* ---- begin and end ---- */
@@ -114,6 +115,7 @@ void cuda_link_logs(const struct backend_link *link, const char **ret_errors, co
 struct adding {
 	struct backend_link *link;
 	const struct backend_link_input *input;
+	bool is_text;	   /* compiled just now, so the code itself is well-formed */
 	bool stands_alone; /* a text for a single architecture */
 };
 
@@ -132,8 +134,10 @@ static CUresult add_code(const struct adding *adding, void *at, size_t bytes)
 		adding->link->has_refused = true;
 		return CUDA_SUCCESS;
 	}
-	return nvjit.link_add(adding->link->linker, at, bytes, adding->input->name) ? CUDA_ERROR_INVALID_IMAGE
-										    : CUDA_SUCCESS;
+	if (!nvjit.link_add(adding->link->linker, at, bytes, adding->input->name))
+		return CUDA_SUCCESS;
+	adding->link->is_broken = adding->is_text;
+	return adding->is_text ? CUDA_ERROR_INVALID_SOURCE : CUDA_ERROR_INVALID_IMAGE;
 }
 
 /* The linker believes the sizes in its input. */
@@ -163,6 +167,7 @@ static CUresult add_text(struct adding *adding, const void *at, size_t bytes)
 		return code;
 	ptx.text = text;
 	code = ptx_compile(&ptx, &link->log, &compiled, &size);
+	adding->is_text = true;
 	adding->stands_alone = ptx_stands_alone(text);
 	if (!code && !link->parts && !adding->input->options->count)
 		link->alone = text;
@@ -260,6 +265,8 @@ static CUresult finish(struct backend_link *link, size_t *ret_bytes)
 {
 	size_t bytes = 0;
 
+	if (link->is_broken)
+		return CUDA_ERROR_INVALID_SOURCE;
 	if (link->parts == 1 && link->alone)
 		return finish_alone(link, ret_bytes);
 	if (link->has_refused)

@@ -86,6 +86,26 @@ static CUresult link(bool both, bool from_file, buffer<unsigned> &out)
 	return result;
 }
 
+/* A definition comes twice: neither this input nor the rest of the link is any good. */
+static void link_twice()
+{
+	CUlinkState state;
+	CUresult added;
+	void *image;
+	size_t size;
+
+	CHECK(cuLinkCreate(0, nullptr, nullptr, &state));
+	CHECK(cuLinkAddData(
+		state, CU_JIT_INPUT_PTX, (void *)helper, sizeof(helper), "helper", 0, nullptr, nullptr));
+	CHECK(cuLinkAddData(
+		state, CU_JIT_INPUT_PTX, (void *)caller, sizeof(caller), "caller", 0, nullptr, nullptr));
+	added = cuLinkAddData(
+		state, CU_JIT_INPUT_PTX, (void *)helper, sizeof(helper), "again", 0, nullptr, nullptr);
+	printf("added twice: %s, ", name_of(added));
+	printf("completed: %s\n", name_of(cuLinkComplete(state, &image, &size)));
+	CHECK(cuLinkDestroy(state));
+}
+
 int main()
 {
 	CHECK(cudaFree(nullptr));
@@ -94,5 +114,6 @@ int main()
 	CHECK(cudaMemset(out, 0, out.bytes()));
 	CHECK(link(true, true, out));
 	EXPECT(link(false, false, out) != CUDA_SUCCESS);
+	link_twice();
 	return 0;
 }

@@ -165,7 +165,7 @@ TEST(memory_3, pinned_memory)
 	FAILS(cuMemHostRegister_v2(foreign + 3, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
 	OK(cuMemHostUnregister(foreign));
 	FAILS(cuMemHostRegister_v2((void *)4096, 4096, 0), INVALID_VALUE);
-	FAILS(cuMemHostRegister_v2(a, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
+	FAILS(cuMemHostRegister_v2(a, 4, 0), INVALID_VALUE);
 	FAILS(cuMemHostUnregister(foreign), HOST_MEMORY_NOT_REGISTERED);
 	FAILS(cuMemHostAlloc((void **)&b, 4, 0x80), INVALID_VALUE);
 	OK(cuMemFreeHost(a));

@@ -252,6 +252,22 @@ TEST(driver, a_link_takes_all_that_the_driver_takes)
 	drop_driver();
 }
 
+TEST(driver, a_link_breaks_over_a_second_definition)
+{
+	static const char text[] = ".version 8.0\n";
+	struct backend_link *link;
+	const void *linked;
+	size_t bytes;
+
+	make_driver();
+	ck_assert_int_eq(cuda_link_create(NULL, &link), CUDA_SUCCESS);
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_PTX, text, sizeof(text), NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(add(link, CU_JIT_INPUT_PTX, text, sizeof(text), NULL), CUDA_ERROR_INVALID_SOURCE);
+	ck_assert_int_eq(cuda_link_complete(link, &linked, &bytes), CUDA_ERROR_INVALID_SOURCE);
+	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
+	drop_driver();
+}
+
 /* An object of the host with a fat binary in a section; the section's name and place are its. */
 static size_t make_object(uint8_t *at, const char *text)
 {
