@@ -7,13 +7,10 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,16 +18,11 @@
 #include "protocol/wire.h"
 
 #define MANIFEST "frmps.json"
-#define BUNDLE	 "bundle"
 /* The form of the folder. */
-#define FORMAT 1
-/* A copy's step. */
-#define STEP_BYTES (UINT64_C(4) << 20)
+#define FORMAT 2
 /* More is no manifest of a program that the service can have. */
 #define MANIFEST_MOST (64 << 20)
 #define FILES_MOST    (1 << 20)
-/* As many as there are files of device memory. */
-#define THREADS 7u
 
 static const char *const kinds[ARCHIVE_KINDS] = {"mapping", "descriptor", "socket", "process", "content"};
 
@@ -43,289 +35,31 @@ void archive_free(struct archive *archive)
 {
 	for (uint32_t i = 0; i < archive->count; i++) {
 		free(archive->files[i].packet);
-		free(archive->files[i].parts);
+		free(archive->files[i].pieces);
 	}
 	free(archive->files);
 	*archive = (struct archive){0};
 }
 
-/*
- * Content
- */
-
-/* Return: 0 or -errno; -EBADMSG: the source is too short */
-static int copy_step(
-	int from, uint64_t from_offset, int to, uint64_t to_offset, uint8_t *buffer, size_t bytes)
+const char *archive_name(char name[ARCHIVE_NAME], uint32_t number, const struct archive_piece *piece)
 {
-	for (size_t at = 0; at < bytes;) {
-		ssize_t got = pread(from, buffer + at, bytes - at, (off_t)(from_offset + at));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return got < 0 ? -errno : -EBADMSG;
-		at += (size_t)got;
-	}
-	for (size_t at = 0; at < bytes;) {
-		ssize_t put = pwrite(to, buffer + at, bytes - at, (off_t)(to_offset + at));
-
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return put < 0 ? -errno : -EIO;
-		at += (size_t)put;
-	}
-	return 0;
+	snprintf(name, ARCHIVE_NAME, ARCHIVE_MEMORY "/%" PRIu32 ".%" PRIx64, number, piece->offset);
+	return name;
 }
 
-/* Copies all parts. @packed: the file that has them one behind the other is the source, else the
- * target. @ret_hash: of them. Return: as copy_step() */
-static int copy_parts(const struct archive_file *file, int from, int to, bool packed, uint64_t *ret_hash)
+uint64_t archive_bytes(const struct archive *archive, enum archive_fate fate)
 {
-	uint8_t *buffer = malloc(STEP_BYTES);
-	int r = buffer ? 0 : -ENOMEM;
-	uint64_t dense = 0, hash = HASH_START;
+	uint64_t bytes = 0;
 
-	for (size_t i = 0; !r && i < file->part_count; i++) {
-		const struct archive_part *part = &file->parts[i];
-
-		for (uint64_t at = 0, bytes; !r && at < part->bytes; at += bytes, dense += bytes) {
-			const uint64_t sparse = part->offset + at;
-
-			bytes = part->bytes - at < STEP_BYTES ? part->bytes - at : STEP_BYTES;
-			r = copy_step(
-				from, packed ? dense : sparse, to, packed ? sparse : dense, buffer, bytes);
-			if (!r)
-				hash = hash_add(hash, buffer, bytes);
-		}
-	}
-	*ret_hash = hash;
-	free(buffer);
-	return r;
-}
-
-static int add_part(struct archive_file *file, uint64_t offset, uint64_t bytes)
-{
-	struct archive_part *parts = reallocarray(file->parts, file->part_count + 1, sizeof(*parts));
-
-	if (!parts)
-		return -ENOMEM;
-	file->parts = parts;
-	parts[file->part_count++] = (struct archive_part){offset, bytes};
-	return 0;
-}
-
-/* Where a file has bytes. Return: 0 or -errno */
-static int find_parts(int fd, struct archive_file *file)
-{
-	off_t at = 0, end;
-	int r = 0;
-
-	while (!r && (uint64_t)at < file->place) {
-		at = lseek(fd, at, SEEK_DATA);
-		if (at < 0)
-			return errno == ENXIO ? 0 : -errno;
-		end = lseek(fd, at, SEEK_HOLE);
-		if (end < 0)
-			return -errno;
-		r = add_part(file, (uint64_t)at, (uint64_t)(end - at));
-		at = end;
-	}
-	return r;
-}
-
-/* Opened anew: with a position of its own, and without direct I/O. */
-static int open_again(int fd)
-{
-	char path[40];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static int close_written(int fd, int r)
-{
-	if (close(fd) && !r)
-		r = -errno;
-	return r;
-}
-
-static int measure(int fd, struct archive_file *file)
-{
-	struct stat status;
-
-	if (fstat(fd, &status) < 0)
-		return -errno;
-	file->place = (uint64_t)status.st_size;
-	file->seals = fcntl(fd, F_GET_SEALS);
-	return find_parts(fd, file);
-}
-
-/* The owner of a file may give pages back meanwhile. Return: 0, -EBADMSG or -errno */
-static int compare_parts(int fd, const struct archive_file *file)
-{
-	struct archive_file now = {.place = file->place};
-	int r = find_parts(fd, &now);
-
-	if (!r && (now.part_count != file->part_count ||
-			  (now.part_count &&
-				  memcmp(now.parts, file->parts, now.part_count * sizeof(*now.parts)))))
-		r = -EBADMSG;
-	free(now.parts);
-	return r;
-}
-
-/* @file: measured. Return: 0, -EBADMSG or -errno */
-static int store(int folder, const char *name, int fd, struct archive_file *file)
-{
-	int from = open_again(fd), to, r = 0;
-
-	if (from < 0)
-		return -errno;
-	to = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (to < 0)
-		r = -errno;
-	else
-		r = close_written(to, copy_parts(file, from, to, false, &file->hash));
-	r = r ? r : compare_parts(from, file);
-	close(from);
-	return r;
-}
-
-/* Return: 0, -EBADMSG or -errno */
-static int load(int folder, const char *name, const struct archive_file *file, int *ret_fd)
-{
-	int from = openat(folder, name, O_RDONLY | O_CLOEXEC);
-	int to = memfd_create("frmps-restored", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int r = from < 0 || to < 0 || ftruncate(to, (off_t)file->place) < 0 ? -errno : 0;
-	uint64_t hash = 0;
-
-	r = r ? r : copy_parts(file, from, to, true, &hash);
-	if (!r && hash != file->hash)
-		r = -EBADMSG;
-	if (!r && file->seals > 0 && fcntl(to, F_ADD_SEALS, file->seals) < 0)
-		r = -errno;
-	if (from >= 0)
-		close(from);
-	if (r && to >= 0)
-		close(to);
-	*ret_fd = r ? -1 : to;
-	return r;
+	for (uint32_t i = 0; i < archive->count; i++)
+		for (size_t j = 0; j < archive->files[i].piece_count; j++)
+			if (archive->files[i].pieces[j].fate == fate)
+				bytes += archive->files[i].pieces[j].bytes;
+	return bytes;
 }
 
 /*
- * Contents, by several threads
- */
-
-struct copies {
-	int folder;
-	struct archive_file *files;
-	uint32_t count;
-	int *fds;
-	bool is_loading;
-	atomic_uint next; /* file */
-	atomic_int error; /* the first; 0: none */
-};
-
-static int copy_one(struct copies *copies, uint32_t number)
-{
-	char name[24];
-
-	snprintf(name, sizeof(name), "memory.%" PRIu32, number);
-	return copies->is_loading ? load(copies->folder, name, &copies->files[number], &copies->fds[number])
-				  : store(copies->folder, name, copies->fds[number], &copies->files[number]);
-}
-
-static void *copy_some(void *context)
-{
-	struct copies *copies = context;
-	uint32_t number;
-
-	while (!atomic_load(&copies->error) &&
-		(number = atomic_fetch_add(&copies->next, 1)) < copies->count) {
-		int r = copies->files[number].kind == ARCHIVE_CONTENT ? copy_one(copies, number) : 0,
-		    none = 0;
-
-		if (r)
-			atomic_compare_exchange_strong(&copies->error, &none, r);
-	}
-	return NULL;
-}
-
-static int copy_all(struct copies *copies)
-{
-	pthread_t threads[THREADS];
-	unsigned started = 0;
-
-	while (started < THREADS && !pthread_create(&threads[started], NULL, copy_some, copies))
-		started++;
-	copy_some(copies);
-	while (started--)
-		pthread_join(threads[started], NULL);
-	return atomic_load(&copies->error);
-}
-
-int archive_measure(struct archive *archive, const int *fds)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; !r && i < archive->count; i++)
-		if (archive->files[i].kind == ARCHIVE_CONTENT)
-			r = measure(fds[i], &archive->files[i]);
-	return r;
-}
-
-int archive_store(int folder, struct archive *archive, const int *fds)
-{
-	struct copies copies = {.folder = folder,
-		.files = archive->files,
-		.count = archive->count,
-		.fds = (int *)(uintptr_t)fds};
-
-	return copy_all(&copies);
-}
-
-int archive_load(int folder, const struct archive *archive, int *fds)
-{
-	struct copies copies = {.folder = folder,
-		.files = archive->files,
-		.count = archive->count,
-		.fds = fds,
-		.is_loading = true};
-
-	return copy_all(&copies);
-}
-
-/*
- * The bundle
- */
-
-int archive_store_bundle(int folder, int fd, struct archive *archive)
-{
-	struct archive_file file = {0};
-	int r = measure(fd, &file);
-
-	r = r ? r : store(folder, BUNDLE, fd, &file);
-	archive->bundle_hash = file.hash;
-	free(file.parts);
-	return r;
-}
-
-int archive_load_bundle(int folder, const struct archive *archive, int *ret_fd)
-{
-	struct archive_file file = {.hash = archive->bundle_hash, .part_count = 1};
-	struct archive_part part = {0};
-	struct stat status;
-
-	if (fstatat(folder, BUNDLE, &status, 0) < 0)
-		return -errno;
-	file.parts = &part;
-	file.place = part.bytes = (uint64_t)status.st_size;
-	return load(folder, BUNDLE, &file, ret_fd);
-}
-
-/*
- * The manifest
+ * Writing
  */
 
 static json_t *hash_text(uint64_t hash)
@@ -348,27 +82,36 @@ static json_t *packet_text(const struct archive_file *file)
 	return json;
 }
 
-static json_t *parts_json(const struct archive_file *file)
+/* Return: NULL without memory: no piece is left out */
+static json_t *pieces_json(const struct archive_file *file)
 {
-	json_t *parts = json_array();
+	json_t *pieces = json_array();
+	int r = 0;
 
-	for (size_t i = 0; i < file->part_count; i++)
-		json_array_append_new(parts, json_pack("[I, I]", (json_int_t)file->parts[i].offset,
-						     (json_int_t)file->parts[i].bytes));
-	return parts;
+	for (size_t i = 0; !r && i < file->piece_count; i++) {
+		const struct archive_piece *piece = &file->pieces[i];
+
+		if (piece->fate != ARCHIVE_ZEROES)
+			r = json_array_append_new(
+				pieces, json_pack("[I, I, o]", (json_int_t)piece->offset,
+						(json_int_t)piece->bytes, hash_text(piece->hash)));
+	}
+	if (!r)
+		return pieces;
+	json_decref(pieces);
+	return NULL;
 }
 
+/* Return: NULL without memory */
 static json_t *file_json(const struct archive_file *file)
 {
-	json_t *json = json_pack("{s:s, s:I}", "kind", kinds[file->kind], "place", (json_int_t)file->place);
+	const json_int_t place = (json_int_t)file->place;
+	json_t *json;
 
-	if (file->kind == ARCHIVE_CONTENT) {
-		json_object_set_new(json, "parts", parts_json(file));
-		json_object_set_new(json, "seals", json_integer(file->seals));
-		json_object_set_new(json, "hash", hash_text(file->hash));
-		return json;
-	}
-	json_object_set_new(json, "pid", json_integer(file->pid));
+	if (file->kind == ARCHIVE_CONTENT)
+		return json_pack("{s:s, s:I, s:i, s:o}", "kind", kinds[file->kind], "place", place, "seals",
+			file->seals, "pieces", pieces_json(file));
+	json = json_pack("{s:s, s:I, s:i}", "kind", kinds[file->kind], "place", place, "pid", (int)file->pid);
 	if (file->packet)
 		json_object_set_new(json, "packet", packet_text(file));
 	return json;
@@ -389,12 +132,16 @@ static uint64_t hash_json(const json_t *json)
 	return hash;
 }
 
+/* Return: NULL without memory */
 static json_t *manifest_of(const struct archive *archive)
 {
 	json_t *files = json_array(), *saved;
 
 	for (uint32_t i = 0; i < archive->count; i++)
-		json_array_append_new(files, file_json(&archive->files[i]));
+		if (json_array_append_new(files, file_json(&archive->files[i]))) {
+			json_decref(files);
+			return NULL;
+		}
 	saved = json_pack("{s:i, s:i, s:o, s:o}", "format", FORMAT, "root", (int)archive->root, "bundle",
 		hash_text(archive->bundle_hash), "files", files);
 	return json_pack("{s:o, s:o}", "hash", hash_text(hash_json(saved)), "saved", saved);
@@ -429,6 +176,10 @@ int archive_write(int folder, const struct archive *archive)
 		r = -errno;
 	return r;
 }
+
+/*
+ * Reading
+ */
 
 static int digit(char c)
 {
@@ -475,23 +226,37 @@ static bool read_packet(const char *text, struct archive_file *file)
 	return file->packet;
 }
 
-/* Parts are in order, and within the file. */
-static bool read_parts(const json_t *json, struct archive_file *file)
+/* @from: where the piece before it ends. @size: of the file */
+static bool read_piece(const json_t *json, json_int_t from, json_int_t size, struct archive_piece *piece)
 {
-	const json_int_t size = (json_int_t)file->place;
-	json_int_t end = 0, offset, bytes;
+	const json_int_t most = (json_int_t)ARCHIVE_PIECE;
+	json_int_t offset, bytes;
+
+	if (!read_number(json_array_get(json, 0), from, size, &offset) ||
+		!read_number(json_array_get(json, 1), 1, size - offset < most ? size - offset : most, &bytes))
+		return false;
+	*piece = (struct archive_piece){
+		.offset = (uint64_t)offset, .bytes = (uint64_t)bytes, .fate = ARCHIVE_STORED};
+	return read_hash(json_array_get(json, 2), &piece->hash);
+}
+
+/* Pieces are in order, and within the file. */
+static bool read_pieces(const json_t *json, struct archive_file *file)
+{
+	json_int_t end = 0;
 	size_t index;
 	json_t *one;
 
-	file->parts = calloc(json_array_size(json) + 1, sizeof(*file->parts));
-	if (!file->parts)
+	file->pieces = calloc(json_array_size(json) + 1, sizeof(*file->pieces));
+	if (!file->pieces)
 		return false;
 	json_array_foreach (json, index, one) {
-		if (!read_number(json_array_get(one, 0), end, size, &offset) ||
-			!read_number(json_array_get(one, 1), 1, size - offset, &bytes))
+		struct archive_piece *piece = &file->pieces[index];
+
+		if (!read_piece(one, end, (json_int_t)file->place, piece))
 			return false;
-		file->parts[file->part_count++] = (struct archive_part){(uint64_t)offset, (uint64_t)bytes};
-		end = offset + bytes;
+		file->piece_count++;
+		end = (json_int_t)(piece->offset + piece->bytes);
 	}
 	return json_is_array(json);
 }
@@ -533,8 +298,7 @@ static bool read_file(const json_t *json, struct archive_file *file)
 	if (!read_number(json_object_get(json, "seals"), -1, INT_MAX, &seals))
 		return false;
 	file->seals = (int)seals;
-	return read_hash(json_object_get(json, "hash"), &file->hash) &&
-	       read_parts(json_object_get(json, "parts"), file);
+	return read_pieces(json_object_get(json, "pieces"), file);
 }
 
 static bool read_saved(const json_t *saved, struct archive *archive)

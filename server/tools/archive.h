@@ -1,12 +1,13 @@
 // A folder with a saved program, or several that share device memory:
 //
-//   frmps.json    the manifest: what the descriptors of the bundle were; written last
-//   bundle        records of the service (daemon/handover.h)
-//   memory.N      content of a file that only the service had: device memory, images of code
-//   process/      the processes, as CRIU saves them
+//   frmps.json      the manifest: what the descriptors of the bundle were; written last
+//   bundle          records of the service (daemon/handover.h)
+//   memory/N.PLACE  a piece of a file that only the service had: device memory, images of code. N:
+//                   the file's place in the manifest; PLACE: the piece's in the file, hexadecimal
+//   process/        the processes, as CRIU saves them
 //
-// Every file but CRIU's has a checksum (protocol/hash.h). A sparse file is stored without its
-// holes: the manifest says where its parts belong. Any thread; an archive is one thread's.
+// Every file but CRIU's has a checksum (protocol/hash.h). Holes and pieces of zeros are not stored.
+// content.h has the files, this one has the manifest. Any thread; an archive is one thread's.
 
 #ifndef FRMPS_SERVER_TOOLS_ARCHIVE_H
 #define FRMPS_SERVER_TOOLS_ARCHIVE_H
@@ -18,19 +19,38 @@
 /* Room for a reason, bytes. */
 #define ARCHIVE_TEXT 400u
 
+/* Most bytes of a piece: one page of device memory. */
+#define ARCHIVE_PIECE (UINT64_C(2) << 20)
+
+/* Room for the name of a piece. */
+#define ARCHIVE_NAME 48u
+
+/* The folder of pieces. */
+#define ARCHIVE_MEMORY "memory"
+
 /* How a descriptor of the bundle is made again. */
 enum archive_kind {
 	ARCHIVE_MAPPING,    /* a file that a process has mapped: at address `place` */
 	ARCHIVE_DESCRIPTOR, /* a file that a process has open: as number `place` */
 	ARCHIVE_SOCKET,	    /* the other end of a process's socket, whose inode is `place` */
 	ARCHIVE_PROCESS,    /* of a process */
-	ARCHIVE_CONTENT,    /* a file of `place` bytes, in memory.N */
+	ARCHIVE_CONTENT,    /* a file of `place` bytes, in pieces */
 	ARCHIVE_KINDS
 };
 
-/* A piece of a file that is no hole. */
-struct archive_part {
+/* What has become of a piece, while a program is saved. */
+enum archive_fate {
+	ARCHIVE_UNSEEN,
+	ARCHIVE_ZEROES, /* not stored, and not in the manifest */
+	ARCHIVE_STORED,
+	ARCHIVE_FATES
+};
+
+/* Bytes of a file that are no hole, at most ARCHIVE_PIECE. */
+struct archive_piece {
 	uint64_t offset, bytes;
+	uint64_t hash;
+	enum archive_fate fate;
 };
 
 struct archive_file {
@@ -41,10 +61,9 @@ struct archive_file {
 	uint8_t *packet;
 	size_t packet_bytes;
 	/* CONTENT */
-	struct archive_part *parts;
-	size_t part_count;
+	struct archive_piece *pieces; /* in the order of their places */
+	size_t piece_count;
 	int seals; /* of a file in memory (F_GET_SEALS); -1: it can have none */
-	uint64_t hash;
 };
 
 struct archive {
@@ -60,33 +79,11 @@ const char *archive_kind_name(enum archive_kind kind);
 /** Frees what the archive has. */
 void archive_free(struct archive *archive);
 
-/**
- * Notes parts, sizes and seals of the contents.
- * @fds: of each file of the archive; those of CONTENT are readable
- * Return: 0 or -errno
- */
-int archive_measure(struct archive *archive, const int *fds);
+/** The name of a piece in the folder. @number: of its file. Return: @name */
+const char *archive_name(char name[ARCHIVE_NAME], uint32_t number, const struct archive_piece *piece);
 
-/**
- * Stores the contents, as memory.N, and notes their hashes. Uses several threads.
- * @folder: of the archive
- * @fds: as before, measured
- * Return: 0; -EBADMSG: a file has lost bytes since it was measured; or -errno
- */
-int archive_store(int folder, struct archive *archive, const int *fds);
-
-/**
- * Makes files in memory with the contents. Uses several threads.
- * @fds: of each file of the archive: those of CONTENT become the caller's, on failure too if they
- * are not negative
- * Return: 0; -EBADMSG: a content is not what was stored; or -errno
- */
-int archive_load(int folder, const struct archive *archive, int *fds);
-
-/** Stores the bundle. Return: 0 or -errno */
-int archive_store_bundle(int folder, int fd, struct archive *archive);
-/** Return: as archive_load() */
-int archive_load_bundle(int folder, const struct archive *archive, int *ret_fd);
+/** Bytes of all pieces with that fate. */
+uint64_t archive_bytes(const struct archive *archive, enum archive_fate fate);
 
 /** Writes the manifest. Return: 0 or -errno */
 int archive_write(int folder, const struct archive *archive);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "server/tools/archive.h"
+#include "server/tools/content.h"
 #include "server/tools/criu.h"
 #include "server/tools/hand.h"
 #include "server/tools/process.h"
@@ -33,7 +34,7 @@ struct restoring {
 	sigset_t mask;	/* of signals, before that */
 };
 
-/* @r: of archive.h. Return: 0 or -1 */
+/* @r: of content.h. Return: 0 or -1 */
 static int judge(struct restoring *restoring, int r)
 {
 	if (r == -EBADMSG)
@@ -58,7 +59,7 @@ static int open_archive(struct restoring *restoring)
 		return judge(restoring, -ENOMEM);
 	for (uint32_t i = 0; i < archive->count; i++)
 		restoring->fds[i] = -1;
-	return judge(restoring, archive_load_bundle(restoring->folder, archive, &restoring->bundle));
+	return judge(restoring, content_load_bundle(restoring->folder, archive, &restoring->bundle));
 }
 
 /* Before anything is made. */
@@ -189,7 +190,7 @@ static int give(struct restoring *restoring)
 static int restore(struct restoring *restoring)
 {
 	if (open_archive(restoring) || ask(restoring) ||
-		judge(restoring, archive_load(restoring->folder, &restoring->archive, restoring->fds)) ||
+		judge(restoring, content_load(restoring->folder, &restoring->archive, restoring->fds)) ||
 		make_sockets(restoring) || make_processes(restoring) || take_all(restoring))
 		return -1;
 	return give(restoring);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "server/tools/archive.h"
+#include "server/tools/content.h"
 #include "server/tools/criu.h"
 #include "server/tools/hand.h"
 #include "server/tools/process.h"
@@ -282,9 +283,9 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 
 static int write_all(struct saving *saving)
 {
-	int r = archive_store_bundle(saving->folder, saving->bundle, &saving->archive);
+	int r = content_store_bundle(saving->folder, saving->bundle, &saving->archive);
 
-	r = r ? r : archive_store(saving->folder, &saving->archive, saving->fds);
+	r = r ? r : content_store(saving->folder, &saving->archive, saving->fds);
 	r = r ? r : archive_write(saving->folder, &saving->archive);
 	/* All of it is on the disk before it has its name. */
 	if (!r && syncfs(saving->folder))
@@ -309,7 +310,7 @@ static void let_go(struct saving *saving, int signal)
 
 static int measure(struct saving *saving)
 {
-	int r = archive_measure(&saving->archive, saving->fds);
+	int r = content_measure(&saving->archive, saving->fds);
 
 	return r ? hand_fail(saving->hand, "a file of it cannot be read: %s", strerror(-r)) : 0;
 }

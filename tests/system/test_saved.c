@@ -346,21 +346,28 @@ static void cut(const char *path)
 	ck_assert_int_eq(truncate(path, status.st_size / 2), 0);
 }
 
-/* Does that to each file of ours in turn. */
-static void spoil_each(void (*spoil)(const char *path), pid_t pid)
+/* More than the service's own files, and enough of the pieces. */
+#define SPOILED 4
+
+/* Does that to files of ours in a folder in turn. */
+static void spoil_some(const char *where, void (*spoil)(const char *path), pid_t pid)
 {
 	const struct dirent *entry;
 	struct stat status;
+	int left = SPOILED;
 	char path[600];
-	DIR *all = opendir("first");
+	DIR *all;
 
+	snprintf(path, sizeof(path), "first/%s", where);
+	all = opendir(path);
 	ck_assert_ptr_nonnull(all);
-	while ((entry = readdir(all))) {
-		snprintf(path, sizeof(path), "first/%s", entry->d_name);
+	while (left && (entry = readdir(all))) {
+		snprintf(path, sizeof(path), "first/%s/%s", where, entry->d_name);
 		if (stat(path, &status) || !S_ISREG(status.st_mode) || !status.st_size)
 			continue;
+		left--;
 		ck_assert_int_eq(system("cp -a --sparse=never first copy"), 0);
-		snprintf(path, sizeof(path), "copy/%s", entry->d_name);
+		snprintf(path, sizeof(path), "copy/%s/%s", where, entry->d_name);
 		spoil(path);
 		expect_refused("copy", "copy ", pid);
 		ck_assert_int_eq(system("rm -r copy"), 0);
@@ -374,8 +381,10 @@ TEST(saved, a_damaged_folder_is_refused)
 
 	see_it_work(&child);
 	put_away(&child, "first");
-	spoil_each(damage, child.pid);
-	spoil_each(cut, child.pid);
+	spoil_some(".", damage, child.pid);
+	spoil_some(".", cut, child.pid);
+	spoil_some("memory", damage, child.pid);
+	spoil_some("memory", cut, child.pid);
 	expect_refused("nothing", "No such file", child.pid);
 	status_await_no_memory(&service);
 	bring_back("first");

@@ -1,0 +1,371 @@
+// See content.h.
+
+#include "server/tools/content.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/hash.h"
+
+#define BUNDLE "bundle"
+/* As many as there are files of device memory. */
+#define THREADS 7u
+
+/*
+ * Bytes
+ */
+
+/* Return: 0 or -errno; -EBADMSG: the file is too short */
+static int read_at(int fd, uint8_t *bytes, uint64_t count, uint64_t offset)
+{
+	for (uint64_t at = 0; at < count;) {
+		ssize_t got = pread(fd, bytes + at, count - at, (off_t)(offset + at));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : -EBADMSG;
+		at += (uint64_t)got;
+	}
+	return 0;
+}
+
+/* Return: 0 or -errno */
+static int write_at(int fd, const uint8_t *bytes, uint64_t count, uint64_t offset)
+{
+	for (uint64_t at = 0; at < count;) {
+		ssize_t put = pwrite(fd, bytes + at, count - at, (off_t)(offset + at));
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return put < 0 ? -errno : -EIO;
+		at += (uint64_t)put;
+	}
+	return 0;
+}
+
+/* Opened anew: with a position of its own, and without direct I/O. */
+static int open_again(int fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static int close_written(int fd, int r)
+{
+	if (close(fd) && !r)
+		r = -errno;
+	return r;
+}
+
+/*
+ * Pieces of a file
+ */
+
+static int add_piece(struct archive_file *file, uint64_t offset, uint64_t bytes)
+{
+	struct archive_piece *pieces =
+		reallocarray(file->pieces, file->piece_count + 1, sizeof(*file->pieces));
+
+	if (!pieces)
+		return -ENOMEM;
+	file->pieces = pieces;
+	pieces[file->piece_count++] = (struct archive_piece){.offset = offset, .bytes = bytes};
+	return 0;
+}
+
+/* Pieces end where pages of device memory do. */
+static int add_pieces(struct archive_file *file, uint64_t from, uint64_t to)
+{
+	int r = 0;
+
+	for (uint64_t at = from, end; !r && at < to; at = end) {
+		end = (at / ARCHIVE_PIECE + 1) * ARCHIVE_PIECE;
+		end = end < to ? end : to;
+		r = add_piece(file, at, end - at);
+	}
+	return r;
+}
+
+/* Where a file has bytes. Return: 0 or -errno */
+static int find_pieces(int fd, struct archive_file *file)
+{
+	off_t at = 0, end;
+	int r = 0;
+
+	while (!r && (uint64_t)at < file->place) {
+		at = lseek(fd, at, SEEK_DATA);
+		if (at < 0)
+			return errno == ENXIO ? 0 : -errno;
+		end = lseek(fd, at, SEEK_HOLE);
+		if (end < 0)
+			return -errno;
+		r = add_pieces(file, (uint64_t)at, (uint64_t)end);
+		at = end;
+	}
+	return r;
+}
+
+static int measure(int fd, struct archive_file *file)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	file->place = (uint64_t)status.st_size;
+	file->seals = fcntl(fd, F_GET_SEALS);
+	free(file->pieces);
+	file->pieces = NULL;
+	file->piece_count = 0;
+	return find_pieces(fd, file);
+}
+
+static bool are_same_places(const struct archive_file *file, const struct archive_file *other)
+{
+	if (file->piece_count != other->piece_count)
+		return false;
+	for (size_t i = 0; i < file->piece_count; i++)
+		if (file->pieces[i].offset != other->pieces[i].offset ||
+			file->pieces[i].bytes != other->pieces[i].bytes)
+			return false;
+	return true;
+}
+
+/* The owner of a file may give pages back meanwhile. Return: 0, -EBADMSG or -errno */
+static int compare_places(int fd, const struct archive_file *file)
+{
+	struct archive_file now = {.place = file->place};
+	int r = find_pieces(fd, &now);
+
+	if (!r && !are_same_places(file, &now))
+		r = -EBADMSG;
+	free(now.pieces);
+	return r;
+}
+
+/*
+ * Storing a file
+ */
+
+struct copies {
+	int folder;
+	struct archive_file *files;
+	uint32_t count;
+	int *fds;
+	bool is_loading;
+	atomic_uint next; /* file */
+	atomic_int error; /* the first; 0: none */
+};
+
+static bool is_zero(const uint8_t *bytes, uint64_t count)
+{
+	return !bytes[0] && !memcmp(bytes, bytes + 1, count - 1);
+}
+
+static int write_piece(int folder, const char *name, const uint8_t *bytes, uint64_t count)
+{
+	const int to = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+
+	return to < 0 ? -errno : close_written(to, write_at(to, bytes, count, 0));
+}
+
+/* Return: 0, -EBADMSG or -errno */
+static int store_piece(
+	const struct copies *copies, uint32_t number, int from, struct archive_piece *piece, uint8_t *buffer)
+{
+	char name[ARCHIVE_NAME];
+	int r = read_at(from, buffer, piece->bytes, piece->offset);
+
+	if (r)
+		return r;
+	if (is_zero(buffer, piece->bytes)) {
+		piece->fate = ARCHIVE_ZEROES;
+		return 0;
+	}
+	piece->hash = hash_add(HASH_START, buffer, piece->bytes);
+	archive_name(name, number, piece);
+	piece->fate = ARCHIVE_STORED;
+	return write_piece(copies->folder, name, buffer, piece->bytes);
+}
+
+/* The file is measured. Return: 0, -EBADMSG or -errno */
+static int store(const struct copies *copies, uint32_t number, uint8_t *buffer)
+{
+	struct archive_file *file = &copies->files[number];
+	int from = open_again(copies->fds[number]), r = 0;
+
+	if (from < 0)
+		return -errno;
+	for (size_t i = 0; !r && i < file->piece_count; i++)
+		r = store_piece(copies, number, from, &file->pieces[i], buffer);
+	r = r ? r : compare_places(from, file);
+	close(from);
+	return r;
+}
+
+/*
+ * Loading a file
+ */
+
+/* Return: 0, -EBADMSG or -errno */
+static int load_piece(int folder, uint32_t number, const struct archive_piece *piece, int to, uint8_t *buffer)
+{
+	char name[ARCHIVE_NAME];
+	int from = openat(folder, archive_name(name, number, piece), O_RDONLY | O_CLOEXEC), r;
+
+	if (from < 0)
+		return -errno;
+	r = read_at(from, buffer, piece->bytes, 0);
+	close(from);
+	if (!r && hash_add(HASH_START, buffer, piece->bytes) != piece->hash)
+		r = -EBADMSG;
+	return r ? r : write_at(to, buffer, piece->bytes, piece->offset);
+}
+
+/* Return: negative: see errno */
+static int make_memory(void)
+{
+	return memfd_create("frmps-restored", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+/* Return: 0, -EBADMSG or -errno */
+static int load(const struct copies *copies, uint32_t number, uint8_t *buffer)
+{
+	const struct archive_file *file = &copies->files[number];
+	int to = make_memory();
+	int r = to < 0 || ftruncate(to, (off_t)file->place) < 0 ? -errno : 0;
+
+	for (size_t i = 0; !r && i < file->piece_count; i++)
+		r = load_piece(copies->folder, number, &file->pieces[i], to, buffer);
+	if (!r && file->seals > 0 && fcntl(to, F_ADD_SEALS, file->seals) < 0)
+		r = -errno;
+	if (r && to >= 0)
+		close(to);
+	copies->fds[number] = r ? -1 : to;
+	return r;
+}
+
+/*
+ * Contents, by several threads
+ */
+
+static void *copy_some(void *context)
+{
+	struct copies *copies = context;
+	uint8_t *buffer = malloc(ARCHIVE_PIECE);
+	int r = buffer ? 0 : -ENOMEM, none = 0;
+	uint32_t number;
+
+	while (!r && !atomic_load(&copies->error) &&
+		(number = atomic_fetch_add(&copies->next, 1)) < copies->count)
+		if (copies->files[number].kind == ARCHIVE_CONTENT)
+			r = copies->is_loading ? load(copies, number, buffer) : store(copies, number, buffer);
+	if (r)
+		atomic_compare_exchange_strong(&copies->error, &none, r);
+	free(buffer);
+	return NULL;
+}
+
+static int copy_all(struct copies *copies)
+{
+	pthread_t threads[THREADS];
+	unsigned started = 0;
+
+	while (started < THREADS && !pthread_create(&threads[started], NULL, copy_some, copies))
+		started++;
+	copy_some(copies);
+	while (started--)
+		pthread_join(threads[started], NULL);
+	return atomic_load(&copies->error);
+}
+
+int content_measure(struct archive *archive, const int *fds)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < archive->count; i++)
+		if (archive->files[i].kind == ARCHIVE_CONTENT)
+			r = measure(fds[i], &archive->files[i]);
+	return r;
+}
+
+int content_store(int folder, struct archive *archive, const int *fds)
+{
+	struct copies copies = {.folder = folder,
+		.files = archive->files,
+		.count = archive->count,
+		.fds = (int *)(uintptr_t)fds};
+
+	return mkdirat(folder, ARCHIVE_MEMORY, 0700) ? -errno : copy_all(&copies);
+}
+
+int content_load(int folder, const struct archive *archive, int *fds)
+{
+	struct copies copies = {.folder = folder,
+		.files = archive->files,
+		.count = archive->count,
+		.fds = fds,
+		.is_loading = true};
+
+	return copy_all(&copies);
+}
+
+/*
+ * The bundle: a file without holes
+ */
+
+/* Return: 0, -EBADMSG or -errno */
+static int copy_file(int from, int to, uint64_t *ret_hash)
+{
+	uint8_t *buffer = malloc(ARCHIVE_PIECE);
+	struct stat status;
+	int r = !buffer ? -ENOMEM : fstat(from, &status) < 0 ? -errno : 0;
+
+	*ret_hash = HASH_START;
+	for (uint64_t at = 0, bytes; !r && at < (uint64_t)status.st_size; at += bytes) {
+		bytes = (uint64_t)status.st_size - at;
+		bytes = bytes < ARCHIVE_PIECE ? bytes : ARCHIVE_PIECE;
+		r = read_at(from, buffer, bytes, at);
+		r = r ? r : write_at(to, buffer, bytes, at);
+		*ret_hash = r ? 0 : hash_add(*ret_hash, buffer, bytes);
+	}
+	free(buffer);
+	return r;
+}
+
+int content_store_bundle(int folder, int fd, struct archive *archive)
+{
+	const int to = openat(folder, BUNDLE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	return to < 0 ? -errno : close_written(to, copy_file(fd, to, &archive->bundle_hash));
+}
+
+int content_load_bundle(int folder, const struct archive *archive, int *ret_fd)
+{
+	int from = openat(folder, BUNDLE, O_RDONLY | O_CLOEXEC), to = make_memory();
+	int r = from < 0 || to < 0 ? -errno : 0;
+	uint64_t hash;
+
+	r = r ? r : copy_file(from, to, &hash);
+	if (!r && hash != archive->bundle_hash)
+		r = -EBADMSG;
+	if (from >= 0)
+		close(from);
+	if (r && to >= 0)
+		close(to);
+	*ret_fd = r ? -1 : to;
+	return r;
+}
