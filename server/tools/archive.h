@@ -7,7 +7,9 @@
 //   process/        the processes, as CRIU saves them
 //
 // Every file but CRIU's has a checksum (protocol/hash.h). Holes and pieces of zeros are not stored.
-// content.h has the files, this one has the manifest. Any thread; an archive is one thread's.
+// A piece may be a link to the same bytes of an earlier folder (earlier.h). So nobody may write to
+// pieces, which are read-only; any folder may be removed. content.h has the files, this one has
+// the manifest. Any thread; an archive is one thread's.
 
 #ifndef FRMPS_SERVER_TOOLS_ARCHIVE_H
 #define FRMPS_SERVER_TOOLS_ARCHIVE_H
@@ -19,7 +21,8 @@
 /* Room for a reason, bytes. */
 #define ARCHIVE_TEXT 400u
 
-/* Most bytes of a piece: one page of device memory. */
+/* Most bytes of a piece: one page of device memory. Pages keep their bytes when memory before them
+ * is freed and all others move up. */
 #define ARCHIVE_PIECE (UINT64_C(2) << 20)
 
 /* Room for the name of a piece. */
@@ -43,6 +46,7 @@ enum archive_fate {
 	ARCHIVE_UNSEEN,
 	ARCHIVE_ZEROES, /* not stored, and not in the manifest */
 	ARCHIVE_STORED,
+	ARCHIVE_SHARED, /* with an earlier folder */
 	ARCHIVE_FATES
 };
 

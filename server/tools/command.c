@@ -37,6 +37,8 @@ static int check_arguments(const struct manual *manual, const struct manual_row 
 		return manual_wrong(manual, "%s has no --now", row->name);
 	if (call->end && !strstr(row->argument, "--end"))
 		return manual_wrong(manual, "%s has no --end", row->name);
+	if (call->since && !strstr(row->argument, "--since"))
+		return manual_wrong(manual, "%s has no --since", row->name);
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct call {
 	const char *name;    /* of the command, as in its row */
 	const char *path;    /* of the socket */
 	bool json, follow, now, end;
+	const char *since;  /* --since; NULL: none */
 	const char *device; /* the only one that the command is for; NULL: whichever it concerns */
 	unsigned devices;   /* that the command goes to in turn; 0: to one */
 	unsigned position;  /* of this one among them */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "protocol/hash.h"
+#include "server/tools/earlier.h"
 
 #define BUNDLE "bundle"
 /* As many as there are files of device memory. */
@@ -165,6 +166,7 @@ struct copies {
 	struct archive_file *files;
 	uint32_t count;
 	int *fds;
+	const struct earlier *earlier;
 	bool is_loading;
 	atomic_uint next; /* file */
 	atomic_int error; /* the first; 0: none */
@@ -197,6 +199,10 @@ static int store_piece(
 	}
 	piece->hash = hash_add(HASH_START, buffer, piece->bytes);
 	archive_name(name, number, piece);
+	if (copies->earlier && earlier_link(copies->earlier, piece, buffer, copies->folder, name)) {
+		piece->fate = ARCHIVE_SHARED;
+		return 0;
+	}
 	piece->fate = ARCHIVE_STORED;
 	return write_piece(copies->folder, name, buffer, piece->bytes);
 }
@@ -302,12 +308,13 @@ int content_measure(struct archive *archive, const int *fds)
 	return r;
 }
 
-int content_store(int folder, struct archive *archive, const int *fds)
+int content_store(int folder, struct archive *archive, const int *fds, const struct earlier *earlier)
 {
 	struct copies copies = {.folder = folder,
 		.files = archive->files,
 		.count = archive->count,
-		.fds = (int *)(uintptr_t)fds};
+		.fds = (int *)(uintptr_t)fds,
+		.earlier = earlier};
 
 	return mkdirat(folder, ARCHIVE_MEMORY, 0700) ? -errno : copy_all(&copies);
 }

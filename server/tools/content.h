@@ -6,6 +6,8 @@
 
 #include "server/tools/archive.h"
 
+struct earlier;
+
 /**
  * Notes pieces, sizes and seals of the contents, once more if they have changed.
  * @fds: of each file of the archive; those of CONTENT are readable
@@ -17,9 +19,10 @@ int content_measure(struct archive *archive, const int *fds);
  * Stores the pieces of the contents, and notes their hashes and fates. Uses several threads.
  * @folder: of the archive
  * @fds: as before, measured
+ * @earlier: a folder to share with; NULL: none
  * Return: 0; -EBADMSG: a file has lost bytes since it was measured; or -errno
  */
-int content_store(int folder, struct archive *archive, const int *fds);
+int content_store(int folder, struct archive *archive, const int *fds, const struct earlier *earlier);
 
 /**
  * Makes files in memory with the contents. Uses several threads.

@@ -40,7 +40,7 @@
 
 struct options {
 	bool json, follow, now, end, help;
-	const char *socket, *device;
+	const char *socket, *device, *since;
 };
 
 static void print_time(long long time_ms)
@@ -591,6 +591,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 'e':
 			options->end = true;
 			break;
+		case 'i':
+			options->since = optarg;
+			break;
 		case 's':
 			options->socket = optarg;
 			break;
@@ -656,6 +659,7 @@ static int run(int count, char **arguments, const struct options *before)
 	call.follow = options.follow;
 	call.now = options.now;
 	call.end = options.end;
+	call.since = options.since;
 	call.device = options.device;
 	if (!count && !before && !isatty(STDIN_FILENO)) {
 		options.socket = path;

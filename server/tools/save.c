@@ -15,10 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/bytes.h"
 #include "server/tools/archive.h"
+#include "server/tools/ask.h"
 #include "server/tools/content.h"
 #include "server/tools/criu.h"
+#include "server/tools/earlier.h"
 #include "server/tools/hand.h"
+#include "server/tools/manual.h"
 #include "server/tools/process.h"
 
 #define PATH_BYTES 4096u
@@ -31,9 +35,10 @@ struct saving {
 	int folder;	       /* -1: not made yet */
 	int bundle;
 	struct archive archive;
-	int *fds;	 /* of its files */
-	bool is_stopped; /* all processes */
-	sigset_t mask;	 /* of signals, before that */
+	struct earlier *earlier; /* that pieces are shared with; NULL: none */
+	int *fds;		 /* of its files */
+	bool is_stopped;	 /* all processes */
+	sigset_t mask;		 /* of signals, before that */
 };
 
 /*
@@ -285,7 +290,7 @@ static int write_all(struct saving *saving)
 {
 	int r = content_store_bundle(saving->folder, saving->bundle, &saving->archive);
 
-	r = r ? r : content_store(saving->folder, &saving->archive, saving->fds);
+	r = r ? r : content_store(saving->folder, &saving->archive, saving->fds, saving->earlier);
 	r = r ? r : archive_write(saving->folder, &saving->archive);
 	/* All of it is on the disk before it has its name. */
 	if (!r && syncfs(saving->folder))
@@ -321,13 +326,15 @@ static int answer(struct saving *saving)
 	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
 }
 
-/* @end: whether the processes end, which is the last thing to do */
-static int save(struct saving *saving, const char *path, bool end)
+/* The processes end, if they are to, which is the last thing to do. */
+static int save(struct saving *saving, const struct call *call)
 {
+	const char *path = call->arguments[1];
+
 	if (make_folder(saving, path) || hear_all(saving) || find_all(saving) || save_processes(saving) ||
 		save_packets(saving) || measure(saving) || answer(saving))
 		return -1;
-	if (!end)
+	if (!call->end)
 		let_go(saving, SIGCONT);
 	/* Files that are open here keep their content. */
 	if (write_all(saving))
@@ -347,12 +354,35 @@ static void undo(struct saving *saving)
 		nftw(saving->path, remove_one, TREE_DEPTH, FTW_DEPTH | FTW_PHYS);
 }
 
+/* What the memory takes on the disk. Return: exit code */
+static int report(const struct saving *saving, const struct call *call)
+{
+	const uint64_t stored = archive_bytes(&saving->archive, ARCHIVE_STORED),
+		       shared = archive_bytes(&saving->archive, ARCHIVE_SHARED);
+	json_t *root;
+	int code;
+
+	if (call->json) {
+		root = json_pack(
+			"{s:I, s:I}", "stored_bytes", (json_int_t)stored, "shared_bytes", (json_int_t)shared);
+		code = command_print(root);
+		json_decref(root);
+		return code;
+	}
+	printf("%s stored", BYTES_OF(stored));
+	if (call->since)
+		printf(", %s shared with %s", BYTES_OF(shared), call->since);
+	puts("");
+	return manual_flush(stdout);
+}
+
 static void close_all(struct saving *saving)
 {
 	for (uint32_t i = 0; i < saving->archive.count; i++)
 		close(saving->fds[i]);
 	free(saving->fds);
 	archive_free(&saving->archive);
+	earlier_close(saving->earlier);
 	if (saving->bundle >= 0)
 		close(saving->bundle);
 	if (saving->folder >= 0)
@@ -360,17 +390,37 @@ static void close_all(struct saving *saving)
 	hand_close(saving->hand);
 }
 
+/* Before the programs stop. Return: exit code */
+static int open_earlier(struct saving *saving, const struct call *call)
+{
+	char why[ARCHIVE_TEXT], text[HAND_TEXT];
+
+	if (!call->since)
+		return 0;
+	saving->earlier = earlier_open(call->since, why);
+	if (saving->earlier)
+		return 0;
+	snprintf(text, sizeof(text), "%.200s %s", call->since, why);
+	return call_fail(call, ASK_E_REFUSED, text);
+}
+
 int save_run(const struct call *call)
 {
 	struct saving saving = {.folder = -1, .bundle = -1};
-	int code = 0;
+	int code = open_earlier(&saving, call);
 
+	if (code)
+		return code;
 	saving.hand = hand_open(call->path, HANDOVER_SAVE, strtoull(call->arguments[0], NULL, 10));
-	if (!saving.hand)
+	if (!saving.hand) {
+		earlier_close(saving.earlier);
 		return call_fail(call, -ENOMEM, "out of memory");
-	if (save(&saving, call->arguments[1], call->end)) {
+	}
+	if (save(&saving, call)) {
 		undo(&saving);
 		code = call_fail(call, saving.hand->error, saving.hand->text);
+	} else {
+		code = report(&saving, call);
 	}
 	close_all(&saving);
 	return code;

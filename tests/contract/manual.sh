@@ -48,6 +48,7 @@ if command -v bash >/dev/null; then
 	completes --json frmpsctl status --j
 	completes '--follow' frmpsctl events --f
 	completes '--now' frmpsctl suspend --n
+	completes '--since' frmpsctl checkpoint 7 folder --s
 	completes 'lift' frmpsctl quarantine l
 	completes terminate_client frmpsctl terminate_
 	completes add frmpsctl sm_partition a

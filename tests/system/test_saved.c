@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -321,6 +322,73 @@ TEST(saved, in_another_service_beside_others)
 	see_it_work(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 	status_await_no_memory(&service);
+}
+
+/* Of the latest order to save, with --json. */
+static long long said_bytes(const char *name)
+{
+	json_t *root = json_loads(said, 0, NULL);
+	long long bytes;
+
+	ck_assert_msg(json_is_integer(json_object_get(root, name)), "%s", said);
+	bytes = (long long)json_integer_value(json_object_get(root, name));
+	json_decref(root);
+	return bytes;
+}
+
+/* A few pages: a counter's, and what the service has of its own. */
+#define CHANGED_BYTES (INT64_C(8) << 20)
+
+/* The program writes a word between two checkpoints. */
+TEST(saved, what_has_not_changed_is_shared)
+{
+	struct child child = begin("keeper");
+	long long all;
+
+	see_it_work(&child);
+	save(&child, "first", "--json");
+	all = said_bytes("stored_bytes");
+	ck_assert_int_gt(all, 12 * CHANGED_BYTES);
+	ck_assert_int_eq(said_bytes("shared_bytes"), 0);
+	see_it_work(&child);
+	save(&child, "second", "--since first --json");
+	ck_assert_int_gt(said_bytes("stored_bytes"), 0);
+	ck_assert_int_lt(said_bytes("stored_bytes"), CHANGED_BYTES);
+	ck_assert_int_gt(said_bytes("shared_bytes"), all - CHANGED_BYTES);
+	see_it_work(&child);
+	save(&child, "third", "--since second --end");
+	ck_assert_int_eq(exit_status(child.pid), KILLED);
+	status_await_no_sessions(&service);
+	ck_assert_msg(strstr(said, " stored, ") && strstr(said, " shared with second\n"), "%s", said);
+	for (int i = 0; i < 3; i++) {
+		static const char *const names[] = {"first", "second", "third"};
+		char command[40];
+
+		bring_back(names[i]);
+		see_it_work(&child);
+		see_it_work(&child);
+		lose(&child);
+		status_await_no_sessions(&service);
+		snprintf(command, sizeof(command), "rm -rf %s", names[i]);
+		ck_assert_int_eq(system(command), 0);
+	}
+	close(child.progress);
+	close(child.orders);
+}
+
+/* Nothing is saved, and the program goes on. */
+TEST(saved, what_is_no_checkpoint_is_named)
+{
+	struct child child = begin("keeper");
+
+	ck_assert_int_eq(mkdir("empty", 0700), 0);
+	ck_assert(!order("checkpoint %lld first --since empty", status_session(&service, child.pid)));
+	ck_assert_msg(!strncmp(said, "frmpsctl: empty has no saved program", 36), "%s", said);
+	ck_assert_int_eq(access("first.part", F_OK), -1);
+	ck_assert(!order("checkpoint %lld first --since none", status_session(&service, child.pid)));
+	ck_assert_msg(strstr(said, "none cannot be read: No such file"), "%s", said);
+	see_it_work(&child);
+	end(&child);
 }
 
 /* Flips a byte in the middle. */

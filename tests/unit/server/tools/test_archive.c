@@ -145,7 +145,7 @@ static void set_up(void)
 	fill(bundle, 0, OF_BUNDLE, 5);
 	ck_assert_int_eq(content_store_bundle(folder, bundle, &archive), 0);
 	ck_assert_int_eq(content_measure(&archive, fds), 0);
-	ck_assert_int_eq(content_store(folder, &archive, fds), 0);
+	ck_assert_int_eq(content_store(folder, &archive, fds, NULL), 0);
 	ck_assert_int_eq(archive_write(folder, &archive), 0);
 }
 
@@ -306,6 +306,7 @@ TEST(archive, zeroes_become_holes)
 	ck_assert_uint_eq(blocks_of(loaded[ZEROES]), 0);
 }
 
+/* Others may have links to them. */
 TEST(archive, pieces_are_read_only)
 {
 	struct stat status;
@@ -326,7 +327,7 @@ TEST(archive, nothing_is_overwritten)
 {
 	struct archive other = {0};
 
-	ck_assert_int_eq(content_store(folder, &archive, fds), -EEXIST);
+	ck_assert_int_eq(content_store(folder, &archive, fds, NULL), -EEXIST);
 	ck_assert_int_eq(content_store_bundle(folder, bundle, &other), -EEXIST);
 	ck_assert_int_eq(archive_write(folder, &archive), -EEXIST);
 }
@@ -340,7 +341,7 @@ TEST(archive, what_has_no_room_is_an_error)
 	open_folder("full");
 	signal(SIGXFSZ, SIG_IGN);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	ck_assert_int_eq(content_store(folder, &archive, fds), -EFBIG);
+	ck_assert_int_eq(content_store(folder, &archive, fds, NULL), -EFBIG);
 }
 
 /* By a program that frees memory while the tool stores it, whatever of it is gone. */
@@ -353,7 +354,7 @@ TEST_LOOP(archive, what_is_freed_since_is_noticed, 0, 3)
 	ck_assert_int_eq(
 		fallocate(fds[SPARSE], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, places[_i], counts[_i]),
 		0);
-	ck_assert_int_eq(content_store(folder, &archive, fds), -EBADMSG);
+	ck_assert_int_eq(content_store(folder, &archive, fds, NULL), -EBADMSG);
 }
 
 TEST(archive, what_is_cut_off_since_is_noticed)
@@ -361,7 +362,7 @@ TEST(archive, what_is_cut_off_since_is_noticed)
 	folder_shell("mkdir late");
 	open_folder("late");
 	ck_assert_int_eq(ftruncate(fds[PLAIN], PAGE), 0);
-	ck_assert_int_eq(content_store(folder, &archive, fds), -EBADMSG);
+	ck_assert_int_eq(content_store(folder, &archive, fds, NULL), -EBADMSG);
 }
 
 /*

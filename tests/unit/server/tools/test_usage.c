@@ -123,6 +123,8 @@ static const struct {
 	{CTL "cdi ''", "cdi: '' is no name"},
 	{CTL "faults --follow", "faults has no --follow"},
 	{CTL "pause 1 --now", "pause has no --now"},
+	{CTL "pause 1 --end", "pause has no --end"},
+	{CTL "restore a --since b", "restore has no --since"},
 };
 
 TEST_LOOP(usage, wrong_usage_is_one_line, 0, sizeof(wrong) / sizeof(wrong[0]))
