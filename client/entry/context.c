@@ -285,7 +285,7 @@ CUDA_EXPORT CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 
 CUDA_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? limit_set(context_current(), limit, value) : r;
 }
@@ -303,6 +303,7 @@ CUDA_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
 	CUresult r = enter_question(&config);
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r == CUDA_SUCCESS && (unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)

@@ -14,7 +14,7 @@
 
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, uint64_t flags, CUgraphNode *bad)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	*bad = NULL;
 	if (r != CUDA_SUCCESS)
@@ -88,6 +88,7 @@ CUDA_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
 	TRACE_CALL();
 	CUresult r = process_enter();
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	return r == CUDA_SUCCESS ? exec_destroy(exec) : r;
 }
 

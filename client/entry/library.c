@@ -101,7 +101,8 @@ CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 	struct client_module *library;
 	CUresult result = enter(handle, &library);
 
-	return result != CUDA_SUCCESS ? result : module_unload(library);
+	result = result == CUDA_SUCCESS ? capture_unsafe() : result;
+	return result == CUDA_SUCCESS ? module_unload(library) : result;
 }
 
 CUDA_EXPORT CUresult cuLibraryGetKernel(CUkernel *ret_handle, CUlibrary handle, const char *name)

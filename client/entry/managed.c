@@ -181,6 +181,7 @@ static CUresult attach(
 {
 	CUresult r = check_stream(handle, per_thread);
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if ((flags & ~(unsigned int)ATTACH_FLAGS) || !managed_holds(address, bytes ? bytes : 1))

@@ -63,6 +63,7 @@ CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
 	CUresult r = start_enter(device);
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (poolshare_is_imported(pool))
@@ -106,6 +107,7 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 	struct mempool *made;
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!pool || !properties)
@@ -148,6 +150,7 @@ CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	TRACE_CALL();
 	CUresult r = process_enter();
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	return r == CUDA_SUCCESS ? mempool_trim(pool, keep) : r;
 }
 
@@ -196,6 +199,7 @@ CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc
 {
 	CUresult r = enter(pool);
 
+	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r == CUDA_SUCCESS && !access && count > 0)
 		r = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
@@ -234,7 +238,8 @@ static CUresult alloc_from(
 	}
 	if (capture_is_on(stream))
 		return capture_alloc(stream, bytes, address);
-	return mempool_alloc(pool, bytes, stream, address);
+	r = capture_unsafe();
+	return r == CUDA_SUCCESS ? mempool_alloc(pool, bytes, stream, address) : r;
 }
 
 static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread)
@@ -273,6 +278,9 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread
 		return r;
 	if (capture_is_on(stream))
 		return capture_free(stream, address);
+	r = capture_unsafe();
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (poolshare_is(address))
 		return poolshare_free(address, stream);
 	return graph_memory_is(address) ? free_of_graph(address, stream) : mempool_free(address, stream);

@@ -84,6 +84,7 @@ CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 	struct client_module *module;
 	CUresult result = enter(handle, &module);
 
+	result = result == CUDA_SUCCESS ? capture_unsafe() : result;
 	if (result != CUDA_SUCCESS)
 		return result;
 	/* A library's module is unloaded with the library. */

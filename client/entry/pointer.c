@@ -217,7 +217,7 @@ static bool is_device_memory(enum range_kind kind)
 CUDA_EXPORT CUresult cuPointerSetAttribute(
 	const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 	struct range range;
 	int on;
 

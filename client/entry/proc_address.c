@@ -74,6 +74,10 @@ static bool is_variant_of(const struct form *form, const struct form *legacy)
 	       (!strcmp(form->symbol + length, "_ptsz") || !strcmp(form->symbol + length, "_ptds"));
 }
 
+/* Streams of threads came with CUDA 7.0: for an older version the driver (580) has no form of a
+ * call that has such a variant. */
+#define PER_THREAD_SINCE 7000
+
 /* Chooses among the rows of a base name, from `first` on. NULL where every form is newer than
  * `version`. */
 static const struct form *choose(size_t first, int version, bool per_thread)
@@ -85,6 +89,8 @@ static const struct form *choose(size_t first, int version, bool per_thread)
 	for (i = first; i < FORMS && !strcmp(forms[i].base, base); i++) {
 		if (forms[i].variant == LEGACY && forms[i].since <= version)
 			legacy = &forms[i];
+		else if (per_thread && version < PER_THREAD_SINCE && forms[i].variant == PTSZ)
+			return NULL;
 		else if (legacy && per_thread && is_variant_of(&forms[i], legacy))
 			return &forms[i];
 	}

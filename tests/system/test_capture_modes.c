@@ -122,6 +122,119 @@ static CUresult do_pool_set(void)
 	return cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
 }
 
+static CUdeviceptr pool_word; /* freed by one call, and then there again */
+
+static CUresult do_alloc_async(void)
+{
+	CUdeviceptr memory;
+
+	return cuMemAllocAsync(&memory, 64, outside_stream);
+}
+
+static CUresult do_free_async(void)
+{
+	CUresult r = cuMemFreeAsync(pool_word, outside_stream);
+
+	if (r == CUDA_SUCCESS)
+		ck_cuda(cuMemAllocAsync(&pool_word, 64, outside_stream));
+	return r;
+}
+
+static CUresult do_alloc_from_pool(void)
+{
+	CUdeviceptr memory;
+
+	return cuMemAllocFromPoolAsync(&memory, 64, pool, outside_stream);
+}
+
+static CUresult do_pool_create(void)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemoryPool made;
+
+	return cuMemPoolCreate(&made, &properties);
+}
+
+static CUresult do_pool_trim(void)
+{
+	return cuMemPoolTrimTo(pool, 0);
+}
+
+static CUresult do_pool_choose(void)
+{
+	return cuDeviceSetMemPool(0, pool);
+}
+
+static CUresult do_pool_access(void)
+{
+	const CUmemAccessDesc access = {
+		{.type = CU_MEM_LOCATION_TYPE_DEVICE}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+	return cuMemPoolSetAccess(pool, &access, 1);
+}
+
+static CUmodule module;
+
+static CUresult do_unload(void)
+{
+	void *image;
+	CUresult r = cuModuleUnload(module);
+
+	if (r == CUDA_SUCCESS) {
+		image = read_file(getenv("FRMPS_TEST_KERNELS"));
+		ck_cuda(cuModuleLoadData(&module, image));
+		free(image);
+	}
+	return r;
+}
+
+static CUresult do_pointer_set(void)
+{
+	unsigned int on = 1;
+
+	return cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, device_word);
+}
+
+static CUgraph empty_graph;
+static CUgraphExec empty_exec;
+
+static CUresult do_instantiate(void)
+{
+	CUgraphExec exec;
+
+	return cuGraphInstantiateWithFlags(&exec, empty_graph, 0);
+}
+
+static CUresult do_destroy_exec(void)
+{
+	CUresult r = cuGraphExecDestroy(empty_exec);
+
+	if (r == CUDA_SUCCESS)
+		ck_cuda(cuGraphInstantiateWithFlags(&empty_exec, empty_graph, 0));
+	return r;
+}
+
+static CUresult do_launch_graph(void)
+{
+	return cuGraphLaunch(empty_exec, outside_stream);
+}
+
+static CUresult do_limit(void)
+{
+	return cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20);
+}
+
+static CUresult do_cache_config(void)
+{
+	return cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE);
+}
+
+static CUresult do_attach(void)
+{
+	return cuStreamAttachMemAsync(outside_stream, managed_word, 0, CU_MEM_ATTACH_GLOBAL);
+}
+
 /* What a capture forbids by its mode, and what it does not. The first ones are made by other
  * threads, too. */
 static const struct {
@@ -131,19 +244,29 @@ static const struct {
 	{do_stream_synchronize, true}, {do_event_synchronize, true}, {do_copy, false}, {do_host_alloc, true},
 	{do_free, true}, {do_set, false}, {do_create_stream, false}, {do_load, false},
 	{do_alloc_managed, true}, {do_advise, true}, {do_prefetch, false}, {do_pool_get, true},
-	{do_pool_set, true}};
+	{do_pool_set, true}, {do_alloc_async, true}, {do_free_async, true}, {do_alloc_from_pool, true},
+	{do_pool_create, true}, {do_pool_trim, true}, {do_pool_choose, true}, {do_pool_access, true},
+	{do_unload, true}, {do_pointer_set, true}, {do_instantiate, true}, {do_destroy_exec, true},
+	{do_launch_graph, false}, {do_limit, true}, {do_cache_config, true}, {do_attach, true}};
 
 #define VISITS	       (sizeof(visits) / sizeof(*visits))
 #define VISITS_OUTSIDE 6
 
 static void outside_open(void)
 {
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+
 	driver_open();
 	outside_stream = new_stream();
 	outside_event = new_event();
 	device_word = device_words(1, 0);
 	ck_cuda(cuMemAllocManaged(&managed_word, 4096, CU_MEM_ATTACH_GLOBAL));
 	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemAllocAsync(&pool_word, 64, outside_stream));
+	ck_cuda(cuModuleLoadData(&module, image));
+	free(image);
+	ck_cuda(cuGraphCreate(&empty_graph, 0));
+	ck_cuda(cuGraphInstantiateWithFlags(&empty_exec, empty_graph, 0));
 	ck_cuda(cuEventRecord(outside_event, outside_stream));
 	ck_cuda(cuStreamSynchronize(outside_stream));
 }

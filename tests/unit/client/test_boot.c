@@ -99,17 +99,17 @@ static const struct {
 	{"cuStreamGetCaptureInfo", 12030, 2, "cuStreamGetCaptureInfo_v3_ptsz"},
 	{"cuMemcpyHtoD", 3020, 1, "cuMemcpyHtoD_v2"},
 	{"cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds"},
-	/* The per-thread variant of the form that fits, also for a caller that names the form's own
-	 * version.
-	 */
-	{"cuMemcpyHtoD", 3020, 2, "cuMemcpyHtoD_v2_ptds"},
-	/* A form without a per-thread variant stays what it is. */
-	{"cuMemcpyHtoD", 2000, 2, "cuMemcpyHtoD"},
+	/* Streams of threads are younger. */
+	{"cuMemcpyHtoD", 3020, 2, "NULL"},
 	{"cuMemcpyBatchAsync", 12080, 0, "cuMemcpyBatchAsync"},
 	{"cuMemcpyBatchAsync", 13000, 0, "cuMemcpyBatchAsync_v2"},
 	{"cuMemcpyBatchAsync", 13000, 2, "cuMemcpyBatchAsync_v2_ptsz"},
 	{"cuLaunchKernel", 4000, 0, "cuLaunchKernel"},
+	{"cuLaunchKernel", 6050, 2, "NULL"},
 	{"cuLaunchKernel", 7000, 2, "cuLaunchKernel_ptsz"},
+	{"cuMemcpyDtoH", 2000, 2, "NULL"},
+	{"cuMemcpyDtoH", 2000, 0, "cuMemcpyDtoH"},
+	{"cuMemFree", 2000, 2, "cuMemFree"},
 	{"cuProfilerStart", 4000, 0, "cuProfilerStart"},
 	{"cuGLInit", 2000, 0, "NULL"},
 };
