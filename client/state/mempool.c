@@ -28,6 +28,7 @@ struct cached {
 	struct client_stream *stream; /* NULL: no work uses the block any more */
 	uint64_t seq;		      /* the point of the free */
 	uint64_t bytes;
+	uint64_t asked; /* of the latest allocation */
 	void *block;
 };
 
@@ -40,8 +41,9 @@ struct mempool {
 	uint64_t peers; /* by ordinal: other devices that the program has given access */
 	int reuse_flags[3];
 	uint64_t threshold, most;
-	uint64_t used, used_high, cached_bytes, reserved_high;
-	uint64_t coming; /* bytes of allocations in progress */
+	uint64_t used, cached_bytes, reserved_high; /* of blocks */
+	uint64_t asked, asked_high;		    /* as programs count: without what blocks have more */
+	uint64_t coming;			    /* bytes of allocations in progress */
 	uint32_t allocations;
 	uint32_t visitors;	   /* calls in progress */
 	struct cached_list cached; /* oldest first */
@@ -296,11 +298,12 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* An allocation begins. Under the lock. */
-static void count(struct mempool *pool, uint64_t bytes)
+static void count(struct mempool *pool, uint64_t bytes, uint64_t asked)
 {
 	pool->allocations++;
 	pool->used += bytes;
-	pool->used_high = larger(pool->used_high, pool->used);
+	pool->asked += asked;
+	pool->asked_high = larger(pool->asked_high, pool->asked);
 	pool->reserved_high = larger(pool->reserved_high, pool->used + pool->cached_bytes);
 }
 
@@ -337,7 +340,8 @@ static struct cached *reuse(
 			break;
 	if (cached) {
 		take_out(pool, cached);
-		count(pool, cached->bytes);
+		cached->asked = bytes;
+		count(pool, cached->bytes, bytes);
 	}
 	pthread_mutex_unlock(&lock);
 	return cached;
@@ -349,6 +353,7 @@ static void shelve(struct mempool *pool, struct cached *cached)
 	pthread_mutex_lock(&lock);
 	pool->allocations--;
 	pool->used -= cached->bytes;
+	pool->asked -= cached->asked;
 	pool->cached_bytes += cached->bytes;
 	word_set(&cached_total, word_relaxed(&cached_total) + cached->bytes);
 	TAILQ_INSERT_TAIL(&pool->cached, cached, link);
@@ -423,7 +428,7 @@ static CUresult make(struct mempool *pool, struct range *range)
 	pthread_mutex_lock(&lock);
 	pool->coming -= range->bytes;
 	if (r == CUDA_SUCCESS)
-		count(pool, range->room);
+		count(pool, range->room, range->bytes);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -533,7 +538,7 @@ static struct mempool *pool_of(const struct range *range)
 		own()->others = new_pool(0);
 	pool = own()->others;
 	if (pool)
-		count(pool, range->room);
+		count(pool, range->room, range->bytes);
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
@@ -548,7 +553,11 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 		free(cached);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*cached = (struct cached){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
+	*cached = (struct cached){.stream = stream,
+		.seq = seq,
+		.bytes = range->room,
+		.asked = range->bytes,
+		.block = range->block};
 	shelve(pool, cached);
 	return CUDA_SUCCESS;
 }
@@ -647,10 +656,10 @@ static CUresult get(
 		*ret_word = pool->reserved_high;
 		break;
 	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-		*ret_word = pool->used;
+		*ret_word = pool->asked;
 		break;
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-		*ret_word = pool->used_high;
+		*ret_word = pool->asked_high;
 		break;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
@@ -756,7 +765,7 @@ static CUresult set(struct mempool *pool, CUmemPool_attribute attribute, int fla
 	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
 		return reset(&pool->reserved_high, pool->used + pool->cached_bytes, word);
 	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-		return reset(&pool->used_high, pool->used, word);
+		return reset(&pool->asked_high, pool->asked, word);
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -1220,14 +1220,20 @@ TEST(memory, pools_are_made_used_and_ended)
 	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), 0);
 	ck_cuda(cuMemPoolGetAccess(&access, pool, &properties.location));
 	ck_assert_int_eq(access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	/* As many as were asked for, whatever the block has. */
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, (3 << 20) + 1, pool, NULL));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), (3 << 20) + 1);
+	ck_cuda(cuMemFreeAsync(memory, NULL));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
 	ck_cuda(cuMemAllocFromPoolAsync(&memory, 3 << 20, pool, NULL));
-	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3 << 20);
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3 << 20);
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), (3 << 20) + 1);
 	ck_assert_uint_eq(pool_word(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
 	ck_cuda(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
 	ck_assert_ptr_eq(seen, pool);
 	ck_cuda(cuDeviceSetMemPool(0, pool));
 	ck_cuda(cuMemAllocAsync(&more, 1 << 20, NULL));
-	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 << 20);
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 << 20);
 	ck_cuda(cuMemPoolDestroy(pool));
 	ck_cuda(cuDeviceGetMemPool(&seen, 0));
 	ck_assert_ptr_eq(seen, standard);
