@@ -35,8 +35,8 @@
 /* Streams whose completion words lie together: executors register one such piece after the other.
  * Clients without client_more have the first piece. */
 #define SHM_PIECE 2048u
-/* Most events of a session at a time. */
-#define SHM_EVENTS 65536u
+/* Most events of a session at a time; shm_view_events() has how many there is room for. */
+#define SHM_EVENTS 262144u
 /* Most modules of a session at a time; the client chooses the ids, 1 … SHM_MODULES - 1. */
 #define SHM_MODULES 4096u
 /* Number of timelines; generation g uses timeline g % SHM_TIMELINES. */

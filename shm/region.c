@@ -84,8 +84,7 @@ int shm_shape_check(const struct wire_shape *s)
 			   sizeof(struct shm_server_header), s->timelines_offset);
 	ok = ok && fits(s->timelines_offset, slots / SHM_PIECE * SHM_TIMELINES * sizeof(struct shm_timeline),
 			   s->states_offset, s->times_offset);
-	ok = ok && fits(s->times_offset, SHM_EVENTS * sizeof(struct shm_time), s->timelines_offset,
-			   s->journal_offset);
+	ok = ok && fits(s->times_offset, sizeof(struct shm_time), s->timelines_offset, s->journal_offset);
 	ok = ok && fits(s->journal_offset, (uint64_t)s->journal_blocks * SHM_BLOCK_BYTES, s->timelines_offset,
 			   s->server_bytes);
 	return ok ? 0 : SHM_E_SHAPE;

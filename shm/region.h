@@ -30,7 +30,7 @@ struct shm_view {
 	struct shm_client_more *more;	 /* NULL: the service is older */
 	struct shm_stream_state *states; /* shm_view_slots() */
 	struct shm_timeline *timelines;	 /* the first pieces of SHM_TIMELINES, and what is behind them */
-	struct shm_time *times;		 /* SHM_EVENTS */
+	struct shm_time *times;		 /* shm_view_events() */
 	struct shm_block *blocks;	 /* shape.journal_blocks; NULL on the client's side */
 };
 
@@ -80,6 +80,14 @@ uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_
 static inline uint32_t shm_view_slots(const struct shm_view *view)
 {
 	return view->more ? SHM_STREAMS : SHM_PIECE;
+}
+
+/** Events that there is room for: an older service's region has fewer. */
+static inline uint32_t shm_view_events(const struct shm_view *view)
+{
+	uint64_t room = (view->shape.journal_offset - view->shape.times_offset) / sizeof(struct shm_time);
+
+	return room < SHM_EVENTS ? (uint32_t)room : SHM_EVENTS;
 }
 
 /** Slots from here on never had a command: the first piece at least. [any thread, server side] */

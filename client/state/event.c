@@ -26,8 +26,8 @@
 
 #define HANDLE_TAG	  UINT64_C(8) /* no stream handle has this bit */
 #define HANDLE_SLOT_SHIFT 4
-#define HANDLE_USE_SHIFT  20
-#define HANDLE_USE_BITS	  26
+#define HANDLE_USE_SHIFT  22
+#define HANDLE_USE_BITS	  24
 #define SEQ_BITS	  48
 /* Closed slots that are checked before a new slot is taken. */
 #define REAP_TRIES 4
@@ -122,16 +122,17 @@ static void reap(uint32_t tries)
 static struct event *take_slot(void)
 {
 	struct event *event;
+	const uint32_t most = shm_view_events(&session_self()->connection.view);
 
 	reap(REAP_TRIES);
-	if (!free_top && used == SHM_EVENTS)
+	if (!free_top && used >= most)
 		reap(SHM_EVENTS);
 	if (free_top) {
 		event = &table[free_top];
 		free_top = event->next;
 		return event;
 	}
-	return used < SHM_EVENTS ? &table[used++] : NULL;
+	return used < most ? &table[used++] : NULL;
 }
 
 static uint64_t next_handle(struct event *event)

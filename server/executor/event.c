@@ -20,14 +20,14 @@ void event_table_deinit(struct tenant *tenant, struct event_table *table)
 	struct pace pace;
 
 	pace_begin(&pace, tenant->executor);
-	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++) {
+	for (uint32_t i = 0; table->at && i < table->used; i++) {
 		if (!table->at[i].backend)
 			continue;
 		event_drop(tenant, table->at[i].backend);
 		pace_step(&pace);
 	}
 	free(table->at);
-	table->at = NULL;
+	*table = (struct event_table){0};
 }
 
 /* The table is large and mostly untouched: calloc gives pages as they are used. */
@@ -35,7 +35,10 @@ static struct event *slot_of(struct event_table *table, uint32_t event)
 {
 	if (!table->at)
 		table->at = calloc(SHM_EVENTS, sizeof(struct event));
-	return table->at ? &table->at[event] : NULL;
+	if (!table->at)
+		return NULL;
+	table->used = event < table->used ? table->used : event + 1;
+	return &table->at[event];
 }
 
 void event_expect(struct tenant *tenant, uint32_t event, bool timing, uint32_t slot, uint64_t seq)

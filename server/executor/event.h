@@ -35,6 +35,7 @@ struct event {
 
 struct event_table {
 	struct event *at; /* SHM_EVENTS; NULL until first used */
+	uint32_t used;	  /* slots; those behind never had an event */
 };
 
 /** Destroys all events; fine twice. The session is not served any more. */

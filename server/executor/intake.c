@@ -115,11 +115,11 @@ const char *intake_check_set(const struct frmps_set *body)
 	return NULL;
 }
 
-static const char *check_event(const struct frmps_head *record)
+static const char *check_event(const struct tenant *tenant, const struct frmps_head *record)
 {
 	const struct frmps_event_record *body = (const void *)(record + 1);
 
-	if (body->event >= SHM_EVENTS)
+	if (body->event >= shm_view_events(&tenant->view))
 		return "event out of range";
 	return body->flags & ~FRMPS_EVENT_TIMING ? "unknown event flags" : NULL;
 }
@@ -129,7 +129,8 @@ static const char *check_depend(const struct tenant *tenant, const struct frmps_
 	const struct frmps_depend *body = (const void *)(record + 1);
 	const struct stream *on;
 
-	if (body->stream >= SHM_STREAMS || (body->event >= SHM_EVENTS && body->event != FRMPS_NO_EVENT))
+	if (body->stream >= SHM_STREAMS ||
+		(body->event >= shm_view_events(&tenant->view) && body->event != FRMPS_NO_EVENT))
 		return "wait for a stream or event out of range";
 	on = &tenant->streams[body->stream]; /* zero before the stream is known */
 	return body->seq > on->journal.journaled ? "wait for a command that does not exist yet" : NULL;
@@ -174,7 +175,7 @@ const char *intake_check(const struct tenant *tenant, const struct frmps_head *r
 		return intake_check_set((const void *)(record + 1));
 	case FRMPS_OP_EVENT_RECORD:
 	case FRMPS_OP_EVENT_DESTROY:
-		return check_event(record);
+		return check_event(tenant, record);
 	case FRMPS_OP_DEPEND:
 		return check_depend(tenant, record);
 	case FRMPS_OP_WRITE_VALUE:

@@ -123,6 +123,33 @@ TEST(streams, time_is_known_when_an_event_is_over)
 	}
 }
 
+#define EVENTS 70000
+
+/* All at a time, in a chain through two streams. Each is over, and the last ones have a time. */
+TEST(streams, a_program_has_many_events)
+{
+	static CUevent events[EVENTS];
+	CUstream streams[2];
+	float ms;
+
+	driver_open();
+	for (int i = 0; i < 2; i++)
+		ck_cuda(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < EVENTS; i++)
+		ck_cuda(cuEventCreate(&events[i], i < EVENTS - 2 ? CU_EVENT_DISABLE_TIMING : 0));
+	for (int i = 0; i < EVENTS; i++) {
+		ck_cuda(cuEventRecord(events[i], streams[i % 2]));
+		ck_cuda(cuStreamWaitEvent(streams[(i + 1) % 2], events[i], 0));
+	}
+	ck_cuda(cuEventSynchronize(events[EVENTS - 1]));
+	for (int i = 0; i < EVENTS; i++)
+		ck_cuda(cuEventQuery(events[i]));
+	ck_cuda(cuEventElapsedTime(&ms, events[EVENTS - 2], events[EVENTS - 1]));
+	ck_assert(ms >= 0);
+	for (int i = 0; i < EVENTS; i++)
+		ck_cuda(cuEventDestroy_v2(events[i]));
+}
+
 /* More events than there are at a time, behind one that is not over. */
 static float time_between(CUevent begin, CUevent end)
 {

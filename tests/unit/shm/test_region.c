@@ -91,6 +91,20 @@ TEST(region, an_older_service_has_room_for_fewer_streams)
 	shm_view_unmap(&view);
 }
 
+TEST(region, an_older_service_has_room_for_fewer_events)
+{
+	struct wire_shape older = shape;
+	struct shm_view view = SHM_VIEW_NULL;
+
+	ck_assert_int_eq(shm_view_map(&view, &older, client_fd, server_fd, SHM_SIDE_CLIENT), 0);
+	ck_assert_uint_eq(shm_view_events(&view), SHM_EVENTS);
+	shm_view_unmap(&view);
+	older.journal_offset = older.times_offset + 65536 * sizeof(struct shm_time);
+	ck_assert_int_eq(shm_view_map(&view, &older, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	ck_assert_uint_eq(shm_view_events(&view), 65536);
+	shm_view_unmap(&view);
+}
+
 TEST(region, readonly_descriptor_cannot_be_mapped_writable)
 {
 	int readonly;
