@@ -13,9 +13,6 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-/* How long a drop waits for the session's work. */
-#define DROP_NS (UINT64_C(10000) * CLOCK_MS)
-
 static array_word *find_slot(const struct tenant *tenant, uint32_t id)
 {
 	/* Pairs with the release in make_slot(). */
@@ -200,14 +197,7 @@ static void drop_drained(struct job *job)
 		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 		return;
 	}
-	job->run = drop_finish;
-	module_worker_queue(job);
-}
-
-static int drop_drain(struct job *job)
-{
-	drain_begin(job, DROP_NS, drop_drained);
-	return 0;
+	module_worker_queue(job, drop_finish);
 }
 
 static void drop(struct tenant *tenant, array_word *slot, struct array *array)
@@ -232,8 +222,7 @@ void array_drop(struct job *job)
 	object_forget_array(job->tenant, id);
 	graph_forget_array(job->tenant, id);
 	drop(job->tenant, find_slot(job->tenant, id), array);
-	job->step = drop_drain;
-	job_park(job);
+	drain_park(job, drop_drained);
 }
 
 void array_table_deinit(struct tenant *tenant)

@@ -97,8 +97,7 @@ static void drained(struct job *job)
 		serve_on(job);
 		return;
 	}
-	job->step = let_go;
-	job_park(job);
+	job_park(job, let_go);
 }
 
 static int wait_for_thread(struct job *job)
@@ -138,8 +137,7 @@ void detach_handle(struct job *job)
 	serve_detach(tenant);
 	tenant->exit = TENANT_DETACHES;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
-	job->step = wait_for_thread;
-	job_park(job);
+	job_park(job, wait_for_thread);
 }
 
 bool detach_undo(struct tenant *tenant, uint32_t generation)

@@ -109,11 +109,22 @@ void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job 
 	struct tenant *tenant = job->tenant;
 
 	job->then = then;
-	job->step = step;
 	job->deadline = clock_now() + patience_ns;
 	job->ticket = word_relaxed(&tenant->asked) + 1;
 	word_release(&tenant->asked, job->ticket);
 	if (tenant->thread)
 		serve_kick(tenant);
-	job_park(job);
+	job_park(job, step);
+}
+
+static int begin(struct job *job)
+{
+	drain_begin(job, DRAIN_PATIENCE_NS, job->then);
+	return 0;
+}
+
+void drain_park(struct job *job, void (*then)(struct job *job))
+{
+	job->then = then;
+	job_park(job, begin);
 }

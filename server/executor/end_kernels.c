@@ -231,10 +231,9 @@ static bool has_module(const struct job *job)
 /* Calls the backend for the session's modules. Return: whether it was called */
 static bool ask(struct job *job)
 {
-	job->step = await_call;
 	if (!start(job->end))
 		return false;
-	job_park(job);
+	job_park(job, await_call);
 	return true;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "server/executor/body.h"
-#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
 #include "server/executor/graph_inside.h"
@@ -16,9 +15,6 @@
 #include "server/executor/tenant.h"
 #include "server/file.h"
 #include "server/log.h"
-
-/* How long a drop waits for the session's work. */
-#define DROP_NS (UINT64_C(10000) * CLOCK_MS)
 
 static graph_word *make_slot(struct graph_table *table, uint32_t id)
 {
@@ -169,7 +165,7 @@ static void forget(struct tenant *tenant, graph_word *slot)
 	tenant->graphs.forgotten = graph;
 }
 
-static int drop_drain(struct job *job);
+static void drop_drained(struct job *job);
 
 /* Return: true if a graph was removed since the drain with this ticket began. */
 static bool has_later(const struct tenant *tenant, uint64_t ticket)
@@ -194,20 +190,12 @@ static void drop_finish(struct job *job)
 		job_free(job);
 		return;
 	}
-	job->step = drop_drain;
-	job_park(job);
+	drain_park(job, drop_drained);
 }
 
 static void drop_drained(struct job *job)
 {
-	job->run = drop_finish;
-	module_worker_queue(job);
-}
-
-static int drop_drain(struct job *job)
-{
-	drain_begin(job, DROP_NS, drop_drained);
-	return 0;
+	module_worker_queue(job, drop_finish);
 }
 
 /* One job for all drops of a session that come while the job waits. */
@@ -220,8 +208,7 @@ static void free_later(struct tenant *tenant)
 	tenant->graphs.drops = true;
 	later->message.type = WIRE_DROP_GRAPH;
 	later->tenant = tenant_ref(tenant);
-	later->step = drop_drain;
-	job_park(later);
+	drain_park(later, drop_drained);
 }
 
 /* The client says that no launch is in flight. The executor verifies that after the answer. */

@@ -136,6 +136,5 @@ void halt_handle(struct job *job)
 	module_worker_tell(executor, clock_now());
 	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
 	serve_kick_all(executor);
-	job->step = wait_for_threads;
-	job_park(job);
+	job_park(job, wait_for_threads);
 }

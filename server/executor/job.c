@@ -104,10 +104,11 @@ void job_board_deinit(struct job_board *board)
 	board->kick = -1;
 }
 
-void job_park(struct job *job)
+void job_park(struct job *job, int (*step)(struct job *job))
 {
 	struct job_board *board = &job->executor->board;
 
+	job->step = step;
 	job->since = clock_now();
 	pthread_mutex_lock(&board->lock);
 	TAILQ_INSERT_TAIL(&board->arrivals, job, link);

@@ -76,8 +76,8 @@ void job_answer_early(struct job *job, CUresult code);
 int job_board_init(struct job_board *board);
 void job_board_deinit(struct job_board *board);
 
-/** Parks a job under job->step. Any thread. */
-void job_park(struct job *job);
+/** Parks a job: the main thread looks at it by `step`. Any thread. */
+void job_park(struct job *job, int (*step)(struct job *job));
 /** Lets the main thread look now. Any thread. */
 void job_board_kick(struct job_board *board);
 /** Steps all parked jobs once. Return: microseconds until the next call, -1 if no job is left. */

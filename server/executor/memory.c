@@ -39,7 +39,6 @@
 #include "server/log.h"
 
 #define READY_NS (UINT64_C(1000) * CLOCK_MS)
-#define UNMAP_NS (UINT64_C(10000) * CLOCK_MS)
 #define PAGE	 UINT64_C(4096)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -141,8 +140,7 @@ static void map_memory(struct job *job)
 		map_memory_now(job);
 		return;
 	}
-	job->step = map_memory_ready;
-	job_park(job);
+	job_park(job, map_memory_ready);
 }
 
 /* Removes a range, which must be exactly a mapped one, from the set that commands may name; on
@@ -186,8 +184,7 @@ static void unmap_memory_drained(struct job *job)
 	CUresult code = CUDA_ERROR_NOT_READY;
 
 	if (job->drained && carry_is_busy(tenant) && !executor_is_lost(job->executor)) {
-		job->step = unmap_memory_carried;
-		job_park(job);
+		job_park(job, unmap_memory_carried);
 		return;
 	}
 
@@ -216,7 +213,7 @@ static void unmap_memory(struct job *job)
 	if (code)
 		job_reply(job, code, NULL, 0, NULL);
 	else
-		drain_begin(job, UNMAP_NS, unmap_memory_drained);
+		drain_begin(job, DRAIN_PATIENCE_NS, unmap_memory_drained);
 }
 
 static void begin_change(struct job *job)
@@ -249,8 +246,7 @@ static void change_memory(struct job *job)
 		return;
 	}
 	tenant->changes_queued++;
-	job->step = change_memory_free;
-	job_park(job);
+	job_park(job, change_memory_free);
 }
 
 /* True if reading the file can never fault: the file is large enough and cannot shrink. A file of
@@ -345,8 +341,7 @@ static void run_in_order(struct job *job, void (*run)(struct job *job))
 		run(job);
 		return;
 	}
-	job->run = run;
-	module_worker_queue(job);
+	module_worker_queue(job, run);
 }
 
 static void map_host_now(struct job *job)
@@ -420,14 +415,7 @@ static void unmap_host_drained(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, NULL);
 		return;
 	}
-	job->run = unmap_host_finish;
-	module_worker_queue(job);
-}
-
-static int unmap_host_drain(struct job *job)
-{
-	drain_begin(job, UNMAP_NS, unmap_host_drained);
-	return 0;
+	module_worker_queue(job, unmap_host_finish);
 }
 
 static void unmap_host_now(struct job *job)
@@ -443,8 +431,7 @@ static void unmap_host_now(struct job *job)
 	if (code) {
 		job_reply(job, code, NULL, 0, NULL);
 	} else if (is_served(tenant)) {
-		job->step = unmap_host_drain;
-		job_park(job);
+		drain_park(job, unmap_host_drained);
 	} else {
 		unmap_host_finish(job);
 	}

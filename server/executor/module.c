@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/load.h"
 #include "server/executor/lookup.h"
@@ -17,7 +16,6 @@
 #include "server/executor/tenant.h"
 #include "server/log.h"
 
-#define UNLOAD_NS (UINT64_C(10000) * CLOCK_MS)
 /* Bytes of a name in an answer beside its letters, and of an answer beside its names, at most. */
 #define NAME_BYTES  16u
 #define REPLY_BYTES 1024u
@@ -121,14 +119,7 @@ static void unload_drained(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "the session's work did not end in time");
 		return;
 	}
-	job->run = unload_finish;
-	module_worker_queue(job);
-}
-
-static int unload_drain(struct job *job)
-{
-	drain_begin(job, UNLOAD_NS, unload_drained);
-	return 0;
+	module_worker_queue(job, unload_finish);
 }
 
 /* A module whose unload did not end in time is found again here. */
@@ -151,8 +142,7 @@ static void unload(struct job *job)
 		unload_finish(job);
 		return;
 	}
-	job->step = unload_drain;
-	job_park(job);
+	drain_park(job, unload_drained);
 }
 
 /* ---- questions ---- */
@@ -275,9 +265,8 @@ bool module_runs_beside(const struct job *job)
 
 void module_handle(struct job *job)
 {
-	job->run = handlers[job->message.type];
-	log_bug_on(!job->run);
-	module_worker_queue(job);
+	log_bug_on(!handlers[job->message.type]);
+	module_worker_queue(job, handlers[job->message.type]);
 }
 
 void module_table_deinit(struct tenant *tenant)

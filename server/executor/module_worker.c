@@ -454,8 +454,9 @@ void module_worker_queue_again(struct job *job)
 	job_queue_append(&job->executor->modules.queue, job);
 }
 
-void module_worker_queue(struct job *job)
+void module_worker_queue(struct job *job, void (*handle)(struct job *job))
 {
+	job->run = handle;
 	job->since = clock_now();
 	module_worker_queue_again(job);
 }

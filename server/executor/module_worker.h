@@ -51,8 +51,8 @@ struct module_worker {
 int module_worker_init(struct executor *executor);
 /** Finishes the queue and the deferred frees (deferred.h), ends the thread. */
 void module_worker_deinit(struct executor *executor);
-/** Lets the module thread run job->run. Any thread. */
-void module_worker_queue(struct job *job);
+/** Lets the module thread run the job by `handle`. Any thread. */
+void module_worker_queue(struct job *job, void (*handle)(struct job *job));
 /** The same for a job that ran already and puts itself off, behind newer jobs. */
 void module_worker_queue_again(struct job *job);
 

@@ -231,8 +231,7 @@ static void give_up(struct tenant *tenant)
 	if (job) {
 		job->message.type = WIRE_OPEN_SESSION;
 		job->tenant = tenant;
-		job->run = defer_half;
-		module_worker_queue(job);
+		module_worker_queue(job, defer_half);
 		return;
 	}
 	open_undo(tenant);
@@ -316,8 +315,7 @@ static int leave(struct job *job)
 	if (!tenant->guard_use.abandoned)
 		guard_deinit(tenant);
 	tenant_unref(tenant); /* the registry's */
-	job->run = begin_deferred_free;
-	module_worker_queue(job);
+	module_worker_queue(job, begin_deferred_free);
 	return 0;
 }
 
@@ -334,16 +332,14 @@ static void unmap_some(struct job *job)
 		module_worker_queue_again(job);
 		return;
 	}
-	job->step = leave;
-	job_park(job);
+	job_park(job, leave);
 }
 
 /* Module thread. */
 static void tear_down(struct job *job)
 {
 	release_work(job->tenant);
-	job->run = unmap_some;
-	module_worker_queue(job);
+	module_worker_queue(job, unmap_some);
 }
 
 /* Waits until no look at the session's sinks, and no copy of its memory, is under way. */
@@ -355,8 +351,7 @@ static int close_farewell(struct job *job)
 	}
 	if (!guard_watch_last_look(job->tenant, job->since) || carry_is_busy(job->tenant))
 		return JOB_E_WAIT;
-	job->run = tear_down;
-	module_worker_queue(job);
+	module_worker_queue(job, tear_down);
 	return 0;
 }
 
@@ -382,8 +377,7 @@ static void close_drained(struct job *job)
 		say_endless(job);
 		return;
 	}
-	job->step = close_farewell;
-	job_park(job);
+	job_park(job, close_farewell);
 }
 
 /* Waits until the serving thread has released the session. That thread may be in a call of the
@@ -435,8 +429,7 @@ void open_handle_close(struct job *job)
 	if (tenant->exit == TENANT_DETACHES) {
 		tenant->closing = true;
 		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
-		job->step = close_behind_detach;
-		job_park(job);
+		job_park(job, close_behind_detach);
 		return;
 	}
 	if (tenant->exit == TENANT_CLOSES) {
@@ -448,6 +441,5 @@ void open_handle_close(struct job *job)
 	tenant->closing = true;
 	tenant->exit = TENANT_CLOSES;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
-	job->step = close_step;
-	job_park(job);
+	job_park(job, close_step);
 }

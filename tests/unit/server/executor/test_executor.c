@@ -1744,8 +1744,7 @@ TEST(the_main_thread_is_slow, what_was_asked_for_long_ago_does_not_outlive_the_s
 	uint64_t unloaded, closed;
 
 	prepare(&client, 1);
-	job->run = hold_up;
-	module_worker_queue(job);
+	module_worker_queue(job, hold_up);
 	while (count_jobs(&worker->queue.lock, &worker->queue.jobs))
 		sched_yield();
 	unloaded = send_request(&unload, NULL, 0);
@@ -1900,8 +1899,7 @@ TEST(the_main_thread_is_slow, a_standby_pins_again_behind_what_it_unpins)
 	host = client.window + DEVICE_BYTES;
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
 	registered = fake_count(FAKE_REGISTER);
-	job->run = hold_up;
-	module_worker_queue(job);
+	module_worker_queue(job, hold_up);
 	watch(&client, WIRE_UNMAP_HOST, host, 4096);
 	map.range = (struct wire_range){.address = host, .bytes = 4096};
 	send_request(&map, &fd, 1);

@@ -238,8 +238,7 @@ static void begin_job(enum wire_type type, void (*run)(struct job *job))
 	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
 	job->message.type = type;
 	job->tenant = tenant_ref(fixture.tenant);
-	job->run = run;
-	module_worker_queue(job);
+	module_worker_queue(job, run);
 }
 
 TEST(modules, what_the_module_thread_is_at_for_long_is_said)
