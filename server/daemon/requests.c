@@ -888,17 +888,17 @@ static uint64_t kept_bytes(const struct session *session, const struct wire_mess
 
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct check_scope scope = {.window_base = session->window,
+	const struct shared_fd *file = uploads_find(&session->uploads, message);
+	struct check check = {.window_base = session->window,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = session->terms.memory_limit,
 		.pinned_limit = session_pinned_limit(session),
 		.image_limit = session->terms.image_limit,
 		.kept_bytes = kept_bytes(session, message),
-		.holdings = &session->holdings};
-	const struct shared_fd *file = uploads_find(&session->uploads, message);
+		.holdings = &session->holdings,
+		.file = file ? file->fd : -1};
 	const uint64_t wish = guarantee_wish(session, message);
-	struct check_finding finding;
 	int r;
 
 	session->asked_us = timer_now_us();
@@ -908,11 +908,11 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		start(session, message, packet);
 		return;
 	}
-	r = check_request(&scope, message, file ? file->fd : -1, &finding);
+	r = check_request(&check, message);
 	if (r == CHECK_E_BROKEN)
-		session_reject(session, finding.reason);
+		session_reject(session, check.finding.reason);
 	else if (r == CHECK_E_ANSWER)
-		answer_at_once(session, message, &finding);
+		answer_at_once(session, message, &check.finding);
 	else if (!quota_allows(session, message))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (wish && wish > guarantee_room(session) &&

@@ -13,38 +13,34 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 
-static int check_make(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_make(struct check *check, const struct wire_message *message)
 {
 	const struct wire_array *array = &message->array;
 	struct texel_level level;
 
-	(void)file;
 	if (!array->array || array->array >= FRMPS_ARRAY_IDS ||
-		holdings_has_array(scope->holdings, array->array))
-		return check_broken(finding, "id of an array is out of range or in use");
+		holdings_has_array(check->holdings, array->array))
+		return check_broken(check, "id of an array is out of range or in use");
 	if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
-		return check_answer(finding, CUDA_ERROR_NOT_SUPPORTED);
+		return check_answer(check, CUDA_ERROR_NOT_SUPPORTED);
 	if (array->levels > FRMPS_ARRAY_LEVELS || !texel_level(array, 0, &level))
-		return check_answer(finding, CUDA_ERROR_INVALID_VALUE);
+		return check_answer(check, CUDA_ERROR_INVALID_VALUE);
 	return 0;
 }
 
 /* The range must be a part of one mapping. */
-static int check_back(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_back(struct check *check, const struct wire_message *message)
 {
 	const struct wire_back_array *back = &message->back_array;
-	const struct holding *entry = holdings_find_address(scope->holdings, back->address);
+	const struct holding *entry = holdings_find_address(check->holdings, back->address);
 	const struct wire_range range = {.address = back->address, .bytes = back->bytes};
 
-	(void)file;
-	if (!holdings_has_array(scope->holdings, back->array) ||
-		holdings_has_backed(scope->holdings, back->array))
-		return check_broken(finding, "there is no such array, or it has memory");
+	if (!holdings_has_array(check->holdings, back->array) ||
+		holdings_has_backed(check->holdings, back->array))
+		return check_broken(check, "there is no such array, or it has memory");
 	if (!entry || entry->type != WIRE_MAP_MEMORY || !back->bytes ||
 		!check_inside(&range, entry->range.address, entry->range.bytes))
-		return check_broken(finding, "memory of an array is not a part of a mapped range");
+		return check_broken(check, "memory of an array is not a part of a mapped range");
 	return 0;
 }
 
@@ -58,11 +54,9 @@ static bool has_memory(const struct holdings *holdings, const struct wire_messag
 	return holdings_has_backed(holdings, message->back_array.array);
 }
 
-static int check_drop(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_drop(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return has(scope->holdings, message) ? 0 : check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* The check has found that the array's memory is a part of one mapping. */

@@ -27,15 +27,7 @@ struct holdings;
 #define CHECK_E_BROKEN 1
 #define CHECK_E_ANSWER 2 /* answer with `code`, nothing is done */
 
-/* The state and limits of the session that a request is checked against. */
-struct check_scope {
-	uint64_t window_base, device_bytes, host_bytes;
-	uint64_t memory_limit, pinned_limit, image_limit; /* bytes; 0: none */
-	/* of pinned memory that was freed, but is open in programs of this user */
-	uint64_t kept_bytes;
-	const struct holdings *holdings;
-};
-
+/* All zero: nothing was found. */
 struct check_finding {
 	const char *reason; /* static */
 	CUresult code;
@@ -43,33 +35,42 @@ struct check_finding {
 	uint64_t bytes;	   /* requested beyond the limit */
 };
 
+/* The state and limits of the session that a request is checked against, and what comes of it. */
+struct check {
+	uint64_t window_base, device_bytes, host_bytes;
+	uint64_t memory_limit, pinned_limit, image_limit; /* bytes; 0: none */
+	/* of pinned memory that was freed, but is open in programs of this user */
+	uint64_t kept_bytes;
+	const struct holdings *holdings;
+	int file; /* named by the request (upload.h), the caller's; -1: none */
+	struct check_finding finding;
+};
+
 /* Each fills in the finding and returns its outcome, so that checks stay flat. */
-int check_broken(struct check_finding *finding, const char *reason);
-int check_answer(struct check_finding *finding, CUresult code);
+int check_broken(struct check *check, const char *reason);
+int check_answer(struct check *check, CUresult code);
 /** A limit of the configuration is in the way. */
-int check_over(struct check_finding *finding, const char *limit, uint64_t bytes);
+int check_over(struct check *check, const char *limit, uint64_t bytes);
 
 /** True if `more` would exceed the limit. @limit: 0: none */
 bool check_is_over(uint64_t limit, uint64_t held, uint64_t more);
-int check_memory_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
-int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding);
+int check_memory_limit(struct check *check, uint64_t bytes);
+int check_pinned_limit(struct check *check, uint64_t bytes);
 
 /** True if the range lies inside so many bytes from the base on. */
 bool check_inside(const struct wire_range *range, uint64_t base, uint64_t bytes);
 /** True for a range inside the device or the host part of the session's window. */
-bool check_inside_part(const struct check_scope *scope, const struct wire_range *range, bool device);
+bool check_inside_part(struct check *check, const struct wire_range *range, bool device);
 /** True for a range inside a further window of the session, for device or for host memory. */
-bool check_inside_windows(const struct check_scope *scope, const struct wire_range *range, bool device);
+bool check_inside_windows(struct check *check, const struct wire_range *range, bool device);
 /** A range that is to be mapped, of device memory or of host memory. */
-int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
-	struct check_finding *finding);
+int check_map(struct check *check, const struct wire_range *range, bool device);
 /** A range that is to be unmapped. */
-int check_unmap(const struct check_scope *scope, const struct wire_range *range, bool device,
-	struct check_finding *finding);
+int check_unmap(struct check *check, const struct wire_range *range, bool device);
 
-int check_options(const struct wire_options *options, struct check_finding *finding);
-/** The image must not change while the executor reads: the file is sealed against all changes. No
- * check here waits for a program that writes to the file without end. */
-int check_image(uint64_t bytes, int fd, struct check_finding *finding);
+int check_options(struct check *check, const struct wire_options *options);
+/** The file is an image. It must not change while the executor reads: the file is sealed against
+ * all changes. No check here waits for a program that writes to the file without end. */
+int check_image(struct check *check, uint64_t bytes);
 
 #endif

@@ -13,22 +13,20 @@ static bool is_needed(uint32_t limit)
 	       limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
 }
 
-static int check(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_set(struct check *check, const struct wire_message *message)
 {
 	const struct wire_limit *wish = &message->limit;
-	uint64_t growth = holdings_limit_growth(scope->holdings, wish);
+	uint64_t growth = holdings_limit_growth(check->holdings, wish);
 
-	(void)file;
 	if (!is_needed(wish->limit))
-		return check_broken(finding, "a limit that is none of a context's");
+		return check_broken(check, "a limit that is none of a context's");
 	if (wish->value > INT64_MAX)
-		return check_answer(finding, CUDA_ERROR_INVALID_VALUE);
+		return check_answer(check, CUDA_ERROR_INVALID_VALUE);
 	/* While requested, the growth counts as held: an impossible growth must not cause refusals
 	 * for others. */
-	if (growth > scope->holdings->device->total_bytes)
-		return check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_memory_limit(scope, growth, finding);
+	if (growth > check->holdings->device->total_bytes)
+		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_memory_limit(check, growth);
 }
 
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
@@ -62,4 +60,4 @@ static void change(struct holdings *holdings, struct holding *entry, const struc
 }
 
 const struct resource resource_context_limit_set = {
-	.check = check, .fill = fill, .again = again, .find_same = find, .change = change};
+	.check = check_set, .fill = fill, .again = again, .find_same = find, .change = change};

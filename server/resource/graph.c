@@ -6,17 +6,16 @@
 #include "server/resource/check.h"
 #include "server/session/holdings.h"
 
-static int check_make(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_make(struct check *check, const struct wire_message *message)
 {
 	const struct wire_graph *graph = &message->graph;
 
 	if (!graph->graph || graph->graph >= FRMPS_GRAPH_IDS ||
-		holdings_has_graph(scope->holdings, graph->graph))
-		return check_broken(finding, "id of a graph is out of range or in use");
+		holdings_has_graph(check->holdings, graph->graph))
+		return check_broken(check, "id of a graph is out of range or in use");
 	if (graph->bytes > FRMPS_GRAPH_BYTES_MAX)
-		return check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_image(graph->bytes, file, finding);
+		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_image(check, graph->bytes);
 }
 
 static bool has(const struct holdings *holdings, const struct wire_message *message)
@@ -24,11 +23,9 @@ static bool has(const struct holdings *holdings, const struct wire_message *mess
 	return holdings_has_graph(holdings, message->graph.graph);
 }
 
-static int check_drop(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_drop(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return has(scope->holdings, message) ? 0 : check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 }
 
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)

@@ -22,42 +22,37 @@ static bool holds(int file, const struct wire_range *range)
 }
 
 /* A file that the daemon has taken for the program (session/taking.h). */
-static int check_file(const struct wire_range *range, int file, struct check_finding *finding)
+static int check_file(struct check *check, const struct wire_range *range)
 {
 	if (range->flags || range->offset % CHECK_PAGE)
-		return check_broken(finding, "a mapping of a file has flags or is not aligned");
-	if (file < 0)
-		return check_answer(finding, CUDA_ERROR_ILLEGAL_STATE);
-	return holds(file, range) ? 0 : check_answer(finding, CUDA_ERROR_INVALID_VALUE);
+		return check_broken(check, "a mapping of a file has flags or is not aligned");
+	if (check->file < 0)
+		return check_answer(check, CUDA_ERROR_ILLEGAL_STATE);
+	return holds(check->file, range) ? 0 : check_answer(check, CUDA_ERROR_INVALID_VALUE);
 }
 
-static int check_mapping(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_mapping(struct check *check, const struct wire_message *message)
 {
 	const struct wire_range *range = &message->range;
-	int r = check_map(scope, range, false, finding);
+	int r = check_map(check, range, false);
 
 	if (!r && range->file)
-		return check_file(range, file, finding);
-	return !r && range->offset ? check_broken(finding, "a mapping has an offset and no file") : r;
+		return check_file(check, range);
+	return !r && range->offset ? check_broken(check, "a mapping has an offset and no file") : r;
 }
 
-static int check_import(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_import(struct check *check, const struct wire_message *message)
 {
 	const struct wire_range range = {.address = message->import.address,
 		.bytes = message->import.bytes,
 		.flags = WIRE_HOST_EVENTS};
 
-	(void)file;
-	return check_map(scope, &range, false, finding);
+	return check_map(check, &range, false);
 }
 
-static int check_unmapping(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_unmapping(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return check_unmap(scope, &message->range, false, finding);
+	return check_unmap(check, &message->range, false);
 }
 
 static const char *unmapping_flaw(const struct request *request, const struct wire_u64s *values)

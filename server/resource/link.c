@@ -7,30 +7,25 @@
 
 #include "server/resource/check.h"
 
-static int check_add(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_add(struct check *check, const struct wire_message *message)
 {
 	const struct wire_link *link = &message->link;
-	int r = check_options(&link->options, finding);
+	int r = check_options(check, &link->options);
 
-	(void)scope;
 	if (!r)
-		r = check_options(&link->own, finding);
+		r = check_options(check, &link->own);
 	if (r)
 		return r;
 	if (strlen(link->name) > CHECK_NAME_MAX || link->bytes > CHECK_LINK_BYTES)
-		return check_answer(finding, CUDA_ERROR_INVALID_VALUE);
+		return check_answer(check, CUDA_ERROR_INVALID_VALUE);
 	if (link->position >= CHECK_LINK_INPUTS)
-		return check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_image(link->bytes, file, finding);
+		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_image(check, link->bytes);
 }
 
-static int check_complete(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_complete(struct check *check, const struct wire_message *message)
 {
-	(void)scope;
-	(void)file;
-	return check_options(&message->link.options, finding);
+	return check_options(check, &message->link.options);
 }
 
 const struct resource resource_link_add = {.check = check_add};

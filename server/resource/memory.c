@@ -15,18 +15,14 @@
  * Ranges
  */
 
-static int check_mapping(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_mapping(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return check_map(scope, &message->range, true, finding);
+	return check_map(check, &message->range, true);
 }
 
-static int check_unmapping(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_unmapping(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return check_unmap(scope, &message->range, true, finding);
+	return check_unmap(check, &message->range, true);
 }
 
 const struct resource resource_memory_map = {
@@ -38,69 +34,60 @@ const struct resource resource_memory_unmap = {.check = check_unmapping};
  */
 
 /* A new handle, for memory that is made or imported. */
-static int check_new(
-	const struct check_scope *scope, const struct wire_memory *memory, struct check_finding *finding)
+static int check_new(struct check *check, const struct wire_memory *memory)
 {
-	if (!memory->handle || holdings_find_memory(scope->holdings, memory->handle))
-		return check_broken(finding, "handle of memory is zero or in use");
+	if (!memory->handle || holdings_find_memory(check->holdings, memory->handle))
+		return check_broken(check, "handle of memory is zero or in use");
 	return 0;
 }
 
-static int check_create(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_create(struct check *check, const struct wire_message *message)
 {
 	const struct wire_memory *memory = &message->memory;
-	int r = check_new(scope, memory, finding);
+	int r = check_new(check, memory);
 
-	(void)file;
 	if (r)
 		return r;
 	if (!memory->bytes || memory->bytes % BACKEND_CHUNK_GRANULE)
-		return check_broken(finding, "size of memory is zero or not aligned");
-	return memory->host ? check_pinned_limit(scope, memory->bytes, finding)
-			    : check_memory_limit(scope, memory->bytes, finding);
+		return check_broken(check, "size of memory is zero or not aligned");
+	return memory->host ? check_pinned_limit(check, memory->bytes)
+			    : check_memory_limit(check, memory->bytes);
 }
 
-static int check_import(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_import(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return check_new(scope, &message->memory, finding);
+	return check_new(check, &message->memory);
 }
 
-static int check_release(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_release(struct check *check, const struct wire_message *message)
 {
-	const struct holding *entry = holdings_find_memory(scope->holdings, message->memory.handle);
+	const struct holding *entry = holdings_find_memory(check->holdings, message->memory.handle);
 
-	(void)file;
 	if (!entry)
-		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
-	if (holdings_find_mapping(scope->holdings, entry->chunk) &&
-		holdings_is_only_memory(scope->holdings, entry))
-		return check_broken(finding, "memory that is mapped was released");
+		return check_answer(check, CUDA_ERROR_INVALID_HANDLE);
+	if (holdings_find_mapping(check->holdings, entry->chunk) &&
+		holdings_is_only_memory(check->holdings, entry))
+		return check_broken(check, "memory that is mapped was released");
 	return 0;
 }
 
-static int check_map_handle(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_map_handle(struct check *check, const struct wire_message *message)
 {
 	const struct wire_memory *memory = &message->memory;
-	const struct holding *entry = holdings_find_memory(scope->holdings, memory->handle);
+	const struct holding *entry = holdings_find_memory(check->holdings, memory->handle);
 	const struct wire_range range = {.address = memory->address, .bytes = memory->bytes};
 	bool is_host = entry && chunk_is_host(entry->chunk);
 
-	(void)file;
 	/* An earlier life of the daemon may have left a handle without its memory. */
 	if (!entry || !entry->chunk)
-		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+		return check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 	if (range.bytes != entry->range.bytes || range.address % BACKEND_CHUNK_GRANULE)
-		return check_broken(finding, "memory is mapped partly or not aligned");
-	if (!check_inside_part(scope, &range, !is_host) && !check_inside_windows(scope, &range, !is_host))
-		return is_host ? check_answer(finding, CUDA_ERROR_NOT_SUPPORTED)
-			       : check_broken(finding, "range lies outside the session's windows");
-	if (holdings_overlaps(scope->holdings, &range))
-		return check_broken(finding, "range overlaps one that is mapped");
+		return check_broken(check, "memory is mapped partly or not aligned");
+	if (!check_inside_part(check, &range, !is_host) && !check_inside_windows(check, &range, !is_host))
+		return is_host ? check_answer(check, CUDA_ERROR_NOT_SUPPORTED)
+			       : check_broken(check, "range lies outside the session's windows");
+	if (holdings_overlaps(check->holdings, &range))
+		return check_broken(check, "range overlaps one that is mapped");
 	return 0;
 }
 

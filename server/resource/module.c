@@ -27,87 +27,80 @@ static bool is_text(int fd)
 	       image_check(start, sizeof(start)) == IMAGE_TEXT;
 }
 
-static int check_load(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_load(struct check *check, const struct wire_message *message)
 {
 	const struct wire_load_module *load = &message->load_module;
 	int r;
 
-	if (!is_id(load->module) || holdings_has_module(scope->holdings, load->module))
-		return check_broken(finding, "id of a module is out of range or in use");
+	if (!is_id(load->module) || holdings_has_module(check->holdings, load->module))
+		return check_broken(check, "id of a module is out of range or in use");
 	if (load->kind > 1)
-		return check_broken(finding, "kind of module is unknown");
+		return check_broken(check, "kind of module is unknown");
 	if (load->is_filled || load->code)
-		return check_broken(finding, "module is said to be loaded already");
+		return check_broken(check, "module is said to be loaded already");
 	/* Nobody would count the variables as the program's memory. */
 	if (load->variables == WIRE_VARIABLES_OF_DRIVER)
-		return check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	r = check_options(&load->options, finding);
+		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
+	r = check_options(check, &load->options);
 	if (!r)
-		r = check_image(load->bytes, file, finding);
+		r = check_image(check, load->bytes);
 	/* A file without pages costs the program nothing, but each copy of the file costs its
 	 * nominal size. */
-	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
-		return check_answer(finding, CUDA_ERROR_INVALID_IMAGE);
-	if (!r && check_is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
-		return check_over(finding, "image_limit", load->bytes);
+	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(check->file))
+		return check_answer(check, CUDA_ERROR_INVALID_IMAGE);
+	if (!r && check_is_over(check->image_limit, check->holdings->image_bytes, load->bytes))
+		return check_over(check, "image_limit", load->bytes);
 	return r;
 }
 
-static int check_symbol(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_symbol(struct check *check, const struct wire_message *message)
 {
 	const struct wire_symbol *symbol = &message->symbol;
 	enum wire_type type = message->type;
 	size_t length = strlen(symbol->name);
 	bool named = type == WIRE_FIND_FUNCTION || type == WIRE_FIND_GLOBAL;
 
-	(void)file;
 	if (!is_id(symbol->module))
-		return check_broken(finding, "id of a module is out of range");
+		return check_broken(check, "id of a module is out of range");
 	if (type == WIRE_FIND_FUNCTION &&
-		(!is_id(symbol->function) || holdings_has_function(scope->holdings, symbol->function)))
-		return check_broken(finding, "id of a function is out of range or in use");
+		(!is_id(symbol->function) || holdings_has_function(check->holdings, symbol->function)))
+		return check_broken(check, "id of a function is out of range or in use");
 	if (named && length > CHECK_NAME_MAX)
-		return check_answer(finding, CUDA_ERROR_NOT_FOUND);
+		return check_answer(check, CUDA_ERROR_NOT_FOUND);
 	if (named && !length)
-		return check_answer(finding, CUDA_ERROR_INVALID_VALUE);
-	if (!holdings_has_module(scope->holdings, symbol->module))
-		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+		return check_answer(check, CUDA_ERROR_INVALID_VALUE);
+	if (!holdings_has_module(check->holdings, symbol->module))
+		return check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 	return 0;
 }
 
-static int check_function(const struct check_scope *scope, uint32_t function, struct check_finding *finding)
+static int check_function(struct check *check, uint32_t function)
 {
 	if (!is_id(function))
-		return check_broken(finding, "id of a function is out of range");
-	if (!holdings_has_function(scope->holdings, function))
-		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+		return check_broken(check, "id of a function is out of range");
+	if (!holdings_has_function(check->holdings, function))
+		return check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 	return 0;
 }
 
-static int check_setting(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_setting(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return check_function(scope, message->set_function.function, finding);
+	return check_function(check, message->set_function.function);
 }
 
-static int check_occupancy(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_occupancy(struct check *check, const struct wire_message *message)
 {
 	const struct wire_occupancy *occupancy = &message->occupancy;
 
-	(void)file;
 	if (occupancy->query > 3)
-		return check_broken(finding, "query of occupancy is unknown");
+		return check_broken(check, "query of occupancy is unknown");
 	if ((occupancy->grid.count && occupancy->grid.count != 3) ||
 		(occupancy->block.count && occupancy->block.count != 3))
-		return check_broken(finding, "dimensions are not three");
+		return check_broken(check, "dimensions are not three");
 	if (occupancy->attributes.count % sizeof(struct frmps_launch_attribute) ||
 		occupancy->attributes.count > FRMPS_ATTRIBUTE_MAX * sizeof(struct frmps_launch_attribute))
-		return check_broken(finding, "launch attributes have a wrong size");
-	return check_function(scope, occupancy->function, finding);
+		return check_broken(check, "launch attributes have a wrong size");
+	return check_function(check, occupancy->function);
 }
 
 /*

@@ -9,24 +9,21 @@
 #include "server/session/holding.h"
 #include "server/session/holdings.h"
 
-static int check_make(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_make(struct check *check, const struct wire_message *message)
 {
 	const struct wire_object *object = &message->object;
 
-	(void)file;
 	if (!object->object || object->object >= FRMPS_OBJECT_IDS ||
-		holdings_has_object(scope->holdings, object->object))
-		return check_broken(finding, "id of an object is out of range or in use");
+		holdings_has_object(check->holdings, object->object))
+		return check_broken(check, "id of an object is out of range or in use");
 	if (object->kind > 1 || object->resource > CU_RESOURCE_TYPE_PITCH2D || object->value)
-		return check_broken(
-			finding, "kind of object or resource is unknown, or its handle is chosen");
+		return check_broken(check, "kind of object or resource is unknown, or its handle is chosen");
 	if (object->has_texture != !object->kind ||
 		(object->kind && (object->has_view || object->resource != CU_RESOURCE_TYPE_ARRAY)))
-		return check_broken(finding, "description of an object does not fit its kind");
+		return check_broken(check, "description of an object does not fit its kind");
 	if (object->resource <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
-		!holdings_has_backed(scope->holdings, object->array))
-		return check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+		!holdings_has_backed(check->holdings, object->array))
+		return check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 	return 0;
 }
 
@@ -35,11 +32,9 @@ static bool has(const struct holdings *holdings, const struct wire_message *mess
 	return holdings_has_object(holdings, message->object.object);
 }
 
-static int check_drop(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_drop(struct check *check, const struct wire_message *message)
 {
-	(void)file;
-	return has(scope->holdings, message) ? 0 : check_answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* With the handle in the reply. */

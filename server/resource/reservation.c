@@ -10,37 +10,33 @@
 #include "server/session/session.h"
 #include "server/session/window.h"
 
-static int check_reserve(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_reserve(struct check *check, const struct wire_message *message)
 {
 	const struct wire_window *window = &message->window;
 
-	(void)file;
 	if (!window->bytes || window->bytes % WINDOW_GRAIN || window->address % WINDOW_GRAIN ||
 		window->alignment & (window->alignment - 1))
-		return check_broken(finding, "window is empty or not aligned");
+		return check_broken(check, "window is empty or not aligned");
 	if (window->host && !window->address)
-		return check_broken(finding, "window for pinned memory has no address");
-	return scope->holdings->windows < HOLDINGS_WINDOWS_MAX
+		return check_broken(check, "window for pinned memory has no address");
+	return check->holdings->windows < HOLDINGS_WINDOWS_MAX
 		       ? 0
-		       : check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+		       : check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-static int check_release(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+static int check_release(struct check *check, const struct wire_message *message)
 {
 	const struct wire_range range = {.address = message->window.address, .bytes = message->window.bytes};
 	const struct holding *entry =
-		holdings_find_range(scope->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes);
+		holdings_find_range(check->holdings, WIRE_RESERVE_WINDOW, range.address, range.bytes);
 
-	(void)file;
 	if (!entry)
-		return check_broken(finding, "window is none of the session's");
+		return check_broken(check, "window is none of the session's");
 	/* Memory that was freed there may still be pinned. */
 	if (holding_is_host_window(entry))
-		return check_broken(finding, "window for pinned memory was released");
-	if (holdings_overlaps(scope->holdings, &range))
-		return check_broken(finding, "window with memory was released");
+		return check_broken(check, "window for pinned memory was released");
+	if (holdings_overlaps(check->holdings, &range))
+		return check_broken(check, "window with memory was released");
 	return 0;
 }
 

@@ -49,20 +49,18 @@ static bool is_full(const struct holdings *holdings, const struct wire_message *
 	       holdings->kept_bytes + cost_of(message) > HOLDINGS_KEPT_MAX;
 }
 
-int check_request(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *finding)
+int check_request(struct check *check, const struct wire_message *message)
 {
 	const struct resource *resource = resource_of(message->type);
 	int r;
 
-	*finding = (struct check_finding){0};
 	if (!message->id)
-		return check_broken(finding, "request without a number");
+		return check_broken(check, "request without a number");
 	if (!resource)
-		return check_broken(finding, "not a request");
-	r = resource->check ? resource->check(scope, message, file, finding) : 0;
-	if (!r && message_is_kept(message->type) && is_full(scope->holdings, message))
-		return check_answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+		return check_broken(check, "not a request");
+	r = resource->check ? resource->check(check, message) : 0;
+	if (!r && message_is_kept(message->type) && is_full(check->holdings, message))
+		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;
 }
 

@@ -14,8 +14,7 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
 
-struct check_finding;
-struct check_scope;
+struct check;
 struct chunk;
 struct holding;
 struct holdings;
@@ -28,10 +27,8 @@ struct shared_fd;
 /* A kind of request about a resource. A member that is not set means that there is nothing to
  * do. */
 struct resource {
-	/** Checks the request. @file: named by the request (upload.h), -1: none; stays the
-	 * caller's. Return: 0 or CHECK_E_* */
-	int (*check)(const struct check_scope *scope, const struct wire_message *message, int file,
-		struct check_finding *ret_finding);
+	/** Checks the request. Return: 0 or CHECK_E_* */
+	int (*check)(struct check *check, const struct wire_message *message);
 	/** Adds fields that only the daemon knows: the chunk behind a handle or an array, windows.
 	 * Twice is fine. Return: CUDA_SUCCESS, or the error for the program */
 	CUresult (*prepare)(struct request *request);
@@ -71,11 +68,9 @@ struct resource {
 /**
  * Checks a request.
  * @message: a message that a program may send (message_allowed())
- * @file: named by the request (upload.h), -1: none; stays the caller's
  * Return: 0 or CHECK_E_*
  */
-int check_request(const struct check_scope *scope, const struct wire_message *message, int file,
-	struct check_finding *ret_finding);
+int check_request(struct check *check, const struct wire_message *message);
 
 /** Adds fields that only the daemon knows to a request. Twice is fine. Return: CUDA_SUCCESS, or
  * the error for the program */

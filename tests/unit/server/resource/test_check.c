@@ -21,7 +21,7 @@
 #define BASE WINDOW_GRID_BASE
 
 static struct holdings *holdings;
-static struct check_scope scope;
+static struct check scope;
 
 /* A device of 4096 threads. */
 static const struct backend_device device = {.total_bytes = 16 * MIB,
@@ -34,7 +34,7 @@ static void hold(void)
 	holdings = malloc(sizeof(*holdings));
 	holdings_init(holdings);
 	holdings->device = &device;
-	scope = (struct check_scope){.window_base = BASE,
+	scope = (struct check){.window_base = BASE,
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.holdings = holdings};
@@ -54,10 +54,12 @@ static void note(const struct wire_message *message)
 	ck_assert_int_eq(resource_note(holdings, message, &none, NULL, NULL, &entry), 0);
 }
 
-static int check(struct wire_message *message, int fd, struct check_finding *finding)
+static int check(struct wire_message *message, int fd)
 {
 	message->id = message->id ? message->id : 1;
-	return check_request(&scope, message, fd, finding);
+	scope.file = fd;
+	scope.finding = (struct check_finding){0};
+	return check_request(&scope, message);
 }
 
 #define HOST (BASE + WINDOW_DEVICE_BYTES)
@@ -99,12 +101,11 @@ TEST_LOOP(requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / size
 		.type = WIRE_MAP_MEMORY, .range = {.address = BASE + 10 * MIB, .bytes = 2 * MIB}};
 	struct wire_message message = {
 		.type = ranges[_i].type, .range = {.address = ranges[_i].address, .bytes = ranges[_i].bytes}};
-	struct check_finding finding;
 
 	note(&mapped);
-	ck_assert_int_eq(check(&message, -1, &finding), ranges[_i].outcome);
+	ck_assert_int_eq(check(&message, -1), ranges[_i].outcome);
 	if (ranges[_i].outcome == CHECK_E_BROKEN)
-		ck_assert_ptr_nonnull(finding.reason);
+		ck_assert_ptr_nonnull(scope.finding.reason);
 }
 
 /* What kernels allocate lies there, beside what the keeper makes. */
@@ -112,33 +113,32 @@ TEST(requests, the_heap_of_kernels_is_device_memory_too)
 {
 	struct wire_message heap = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_MALLOC_HEAP_SIZE, 7 * MIB}};
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
-	struct check_finding finding;
 
 	scope.memory_limit = 6 * MIB;
-	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_str_eq(finding.limit, "memory_limit");
+	ck_assert_int_eq(check(&heap, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_eq(scope.finding.limit, "memory_limit");
 	heap.limit.value = 4 * MIB;
-	ck_assert_int_eq(check(&heap, -1, &finding), 0);
+	ck_assert_int_eq(check(&heap, -1), 0);
 	note(&heap);
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_ANSWER);
 	/* One takes the other's place. */
 	heap.limit.value = 6 * MIB;
-	ck_assert_int_eq(check(&heap, -1, &finding), 0);
+	ck_assert_int_eq(check(&heap, -1), 0);
 	heap.limit.value = 2 * MIB;
 	note(&heap);
 	ck_assert_uint_eq(holdings->memory_bytes, 2 * MIB);
 	ck_assert_uint_eq(holdings->owned_bytes, 2 * MIB);
-	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	ck_assert_int_eq(check(&map, -1), 0);
 	note(&map);
 	heap.limit.value = 3 * MIB;
-	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_str_eq(finding.limit, "memory_limit");
+	ck_assert_int_eq(check(&heap, -1), CHECK_E_ANSWER);
+	ck_assert_str_eq(scope.finding.limit, "memory_limit");
 	/* No device has as much: it is not even asked. */
 	scope.memory_limit = 0;
 	heap.limit.value = 19 * MIB;
-	ck_assert_int_eq(check(&heap, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&heap, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* All threads of the device have it, beyond what they have in every context. */
@@ -146,41 +146,39 @@ TEST(requests, the_stack_of_kernels_is_device_memory_too)
 {
 	struct wire_message stack = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 2048}};
 	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {BASE, 4 * MIB, 0}};
-	struct check_finding finding;
 
 	scope.memory_limit = 6 * MIB;
-	ck_assert_int_eq(check(&stack, -1, &finding), 0);
+	ck_assert_int_eq(check(&stack, -1), 0);
 	note(&stack);
 	ck_assert_uint_eq(holdings->memory_bytes, 4 * MIB);
 	ck_assert_uint_eq(holdings->owned_bytes, 4 * MIB);
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_ANSWER);
 	stack.limit.value = 2560;
-	ck_assert_int_eq(check(&stack, -1, &finding), 0);
+	ck_assert_int_eq(check(&stack, -1), 0);
 	stack.limit.value = 2561;
-	ck_assert_int_eq(check(&stack, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_str_eq(finding.limit, "memory_limit");
+	ck_assert_int_eq(check(&stack, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_eq(scope.finding.limit, "memory_limit");
 	stack.limit.value = 1024;
 	note(&stack);
 	ck_assert_uint_eq(holdings->memory_bytes, 0);
 	scope.memory_limit = 0;
 	stack.limit.value = INT64_MAX;
-	ck_assert_int_eq(check(&stack, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&stack, -1), CHECK_E_ANSWER);
 }
 
 TEST(requests, memory_limit_is_an_answer)
 {
 	struct wire_message message = {.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 4 * MIB}};
-	struct check_finding finding;
 
 	scope.memory_limit = 6 * MIB;
-	ck_assert_int_eq(check(&message, -1, &finding), 0);
+	ck_assert_int_eq(check(&message, -1), 0);
 	note(&message);
 	message.range.address += 4 * MIB;
-	ck_assert_int_eq(check(&message, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&message, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	message.range.bytes = 2 * MIB;
-	ck_assert_int_eq(check(&message, -1, &finding), 0);
+	ck_assert_int_eq(check(&message, -1), 0);
 	holdings_remove(holdings, holdings_find_range(holdings, WIRE_MAP_MEMORY, BASE, 4 * MIB));
 	ck_assert_uint_eq(holdings->memory_bytes, 0);
 }
@@ -246,7 +244,6 @@ TEST_LOOP(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*ph
 	static struct chunk chunks[3]; /* the holdings keep them until the teardown */
 	struct chunk *const of[] = {&chunks[0], &chunks[1], NULL, &chunks[1], &chunks[2], NULL};
 	const struct wire_u64s none = {0};
-	struct check_finding finding;
 	struct holding *entry;
 
 	for (int i = 0; i < 3; i++) {
@@ -261,7 +258,7 @@ TEST_LOOP(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*ph
 	ck_assert_uint_eq(holdings->memory_bytes, 8 * MIB);
 	ck_assert_uint_eq(holdings->host_bytes, 2 * MIB);
 	ck_assert_uint_eq(chunks[1].holders, 2);
-	ck_assert_int_eq(check(&message, -1, &finding), physical[_i].outcome);
+	ck_assert_int_eq(check(&message, -1), physical[_i].outcome);
 }
 
 TEST(requests, windows_are_whole_and_their_own)
@@ -269,42 +266,41 @@ TEST(requests, windows_are_whole_and_their_own)
 	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window = {.bytes = (64 * GIB)}};
 	struct wire_message release = {.type = WIRE_RELEASE_WINDOW};
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
-	struct check_finding finding;
 
-	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	ck_assert_int_eq(check(&reserve, -1), 0);
 	reserve.window.alignment = 3 * MIB;
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_BROKEN);
 	reserve.window = (struct wire_window){.address = BASE + 4096, .bytes = (64 * GIB)};
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_BROKEN);
 	reserve.window = (struct wire_window){.bytes = (64 * GIB) + 4096};
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_BROKEN);
 	reserve.window.bytes = 0;
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_BROKEN);
 	reserve.window =
 		(struct wire_window){.address = BASE + 64 * WINDOW_BYTES, .bytes = (64 * GIB) + 2 * MIB};
-	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	ck_assert_int_eq(check(&reserve, -1), 0);
 	note(&reserve);
 
 	release.window = reserve.window;
-	ck_assert_int_eq(check(&release, -1, &finding), 0);
+	ck_assert_int_eq(check(&release, -1), 0);
 	release.window.bytes -= 2 * MIB;
-	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&release, -1), CHECK_E_BROKEN);
 	release.window = (struct wire_window){.address = BASE, .bytes = WINDOW_BYTES};
-	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&release, -1), CHECK_E_BROKEN);
 	map.range.address = reserve.window.address + 4 * MIB;
 	map.range.bytes = 2 * MIB;
 	note(&map);
 	release.window = reserve.window;
-	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&release, -1), CHECK_E_BROKEN);
 
 	for (uint32_t i = 1; i < HOLDINGS_WINDOWS_MAX; i++) {
 		reserve.window = (struct wire_window){.bytes = 2 * MIB};
-		ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+		ck_assert_int_eq(check(&reserve, -1), 0);
 		reserve.window.address = BASE + 66 * WINDOW_BYTES + i * 2 * MIB;
 		note(&reserve);
 	}
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* Where a session has pinned memory of the program's sessions on other devices. */
@@ -318,17 +314,16 @@ TEST(requests, windows_for_pinned_memory_have_an_address_and_stay)
 	struct wire_message plain = {.type = WIRE_MAP_HOST, .range = {far, 4096, 0}}, unmap;
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.bytes = 2 * MIB}}, again;
 	static struct chunk chunks[2];
-	struct check_finding finding;
 	struct holding *entry;
 
-	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&reserve, -1), CHECK_E_BROKEN);
 	reserve.window.address = far;
-	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	ck_assert_int_eq(check(&reserve, -1), 0);
 	note(&reserve);
 	resource_again(holdings_find_range(holdings, WIRE_RESERVE_WINDOW, far, 64 * GIB), 1, &again);
 	ck_assert(again.window.host);
 	release.window = reserve.window;
-	ck_assert_int_eq(check(&release, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&release, -1), CHECK_E_BROKEN);
 	for (uint64_t i = 0; i < 2; i++) {
 		chunks[i] = (struct chunk){.refs = 9, .kind = i ? CHUNK_HOST : CHUNK_DEVICE};
 		TAILQ_INIT(&chunks[i].owners);
@@ -336,18 +331,18 @@ TEST(requests, windows_for_pinned_memory_have_an_address_and_stay)
 		ck_assert_int_eq(
 			resource_note(holdings, &create, &(struct wire_u64s){0}, NULL, &chunks[i], &entry),
 			0);
-		ck_assert_int_eq(check(&map, -1, &finding), i ? 0 : CHECK_E_BROKEN);
+		ck_assert_int_eq(check(&map, -1), i ? 0 : CHECK_E_BROKEN);
 	}
 	/* Not over its end, and only memory with a handle. */
 	map.memory.address = far + 64 * GIB;
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(check(&plain, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&plain, -1), CHECK_E_BROKEN);
 	unmap = (struct wire_message){.type = WIRE_UNMAP_HOST, .range = {far, 2 * MIB, 0}};
-	ck_assert_int_eq(check(&unmap, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&unmap, -1), CHECK_E_BROKEN);
 	plain.range.bytes = 2 * MIB;
 	ck_assert_int_eq(
 		resource_note(holdings, &plain, &(struct wire_u64s){0}, NULL, &chunks[1], &entry), 0);
-	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+	ck_assert_int_eq(check(&unmap, -1), 0);
 }
 
 TEST(requests, tensor_maps_have_the_ranks_that_they_say)
@@ -360,23 +355,22 @@ TEST(requests, tensor_maps_have_the_ranks_that_they_say)
 			.strides = {wide, 1},
 			.box = {narrow, 2},
 			.element_strides = {narrow, 2}}};
-	struct check_finding finding;
 
-	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	ck_assert_int_eq(check(&map, -1), 0);
 	map.tensor_map.strides.count = 0;
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	map.tensor_map.strides.count = 1;
 	map.tensor_map.box.count = 1;
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	map.tensor_map.box.count = 2;
 	map.tensor_map.kind = 1; /* without corners */
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	map.tensor_map.kind = 2; /* without a map */
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	map.tensor_map.map = (struct wire_u64s){wide, 16};
-	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	ck_assert_int_eq(check(&map, -1), 0);
 	map.tensor_map.kind = 3;
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 }
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -384,32 +378,31 @@ TEST(requests, tensor_maps_have_the_ranks_that_they_say)
 TEST(requests, images_are_sealed_files_of_the_announced_size)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
-	struct check_finding finding;
 	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, F_SEAL_SHRINK | F_SEAL_GROW);
 
-	ck_assert_int_eq(check(&load, good, &finding), 0);
-	ck_assert_int_eq(check(&load, open_fd, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&load, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(check(&load, good), 0);
+	ck_assert_int_eq(check(&load, open_fd), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_ILLEGAL_STATE);
 	load.load_module.bytes = 4999;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, good), CHECK_E_BROKEN);
 	load.load_module.bytes = 0;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, good), CHECK_E_BROKEN);
 	load.load_module.bytes = CHECK_IMAGE_MAX + 1;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&load, good), CHECK_E_ANSWER);
 	load.load_module.bytes = 5000;
 	load.load_module.kind = 2;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, good), CHECK_E_BROKEN);
 	load.load_module.kind = 0;
 	/* Its variables would be memory that counts for nobody. */
 	load.load_module.variables = WIRE_VARIABLES_OF_DRIVER;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&load, good), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	load.load_module.variables = WIRE_VARIABLES_ASKED;
 	load.load_module.module = 0;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, good), CHECK_E_BROKEN);
 	load.load_module.module = HOLDINGS_IDS;
-	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, good), CHECK_E_BROKEN);
 	close(good);
 	close(open_fd);
 }
@@ -423,7 +416,6 @@ TEST(requests, texts_have_a_size_that_can_be_copied)
 		"\x50\xed\x55\xba"};
 	static const int wanted[] = {CHECK_E_ANSWER, 0, 0};
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1}};
-	struct check_finding finding;
 
 	for (int i = 0; i < 3; i++)
 		for (uint64_t more = 0; more < 2; more++) {
@@ -432,9 +424,9 @@ TEST(requests, texts_have_a_size_that_can_be_copied)
 			ck_assert_int_eq(pwrite(fd, begins[i], 4, 0), 4);
 			ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, SEALS), 0);
 			load.load_module.bytes = CHECK_LINK_BYTES + more;
-			ck_assert_int_eq(check(&load, fd, &finding), more ? wanted[i] : 0);
+			ck_assert_int_eq(check(&load, fd), more ? wanted[i] : 0);
 			if (more && wanted[i])
-				ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_IMAGE);
+				ck_assert_int_eq(scope.finding.code, CUDA_ERROR_INVALID_IMAGE);
 			close(fd);
 		}
 }
@@ -446,23 +438,22 @@ TEST(requests, links_have_bounded_inputs)
 	struct wire_message add = {.type = WIRE_LINK_ADD, .link = {.bytes = 5000, .name = "input"}};
 	struct wire_message complete = {.type = WIRE_LINK_COMPLETE, .link = {.name = ""}};
 	struct wire_message drop = {.type = WIRE_LINK_DROP, .link = {.name = ""}};
-	struct check_finding finding;
 	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, 0);
 
-	ck_assert_int_eq(check(&add, good, &finding), 0);
-	ck_assert_int_eq(check(&add, open_fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&add, good), 0);
+	ck_assert_int_eq(check(&add, open_fd), CHECK_E_BROKEN);
 	add.link.bytes = CHECK_LINK_BYTES + 1;
-	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&add, good), CHECK_E_ANSWER);
 	add.link.bytes = 5000;
 	add.link.position = CHECK_LINK_INPUTS;
-	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&add, good), CHECK_E_ANSWER);
 	add.link.position = 0;
 	add.link.own = (struct wire_options){options, CHECK_OPTIONS_MAX + 1};
-	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&complete, -1, &finding), 0);
+	ck_assert_int_eq(check(&add, good), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&complete, -1), 0);
 	complete.link.options = (struct wire_options){options, CHECK_OPTIONS_MAX + 1};
-	ck_assert_int_eq(check(&complete, -1, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&drop, -1, &finding), 0);
+	ck_assert_int_eq(check(&complete, -1), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&drop, -1), 0);
 	close(good);
 	close(open_fd);
 }
@@ -472,22 +463,21 @@ TEST(requests, shared_events_are_pages_of_the_host_part)
 	struct wire_message own = {.type = WIRE_MAP_HOST, .range = {HOST, 4096, WIRE_HOST_EVENTS}};
 	struct wire_message import = {
 		.type = WIRE_IMPORT_HOST, .import = {.address = HOST, .bytes = 4096, .session = 3}};
-	struct check_finding finding;
 
-	ck_assert_int_eq(check(&own, -1, &finding), 0);
-	ck_assert_int_eq(check(&import, -1, &finding), 0);
+	ck_assert_int_eq(check(&own, -1), 0);
+	ck_assert_int_eq(check(&import, -1), 0);
 	own.range.bytes = import.import.bytes = 8192;
-	ck_assert_int_eq(check(&own, -1, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&own, -1), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&import, -1), CHECK_E_BROKEN);
 	own.range.bytes = import.import.bytes = 4096;
 	own.range.flags = 2;
-	ck_assert_int_eq(check(&own, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&own, -1), CHECK_E_BROKEN);
 	import.import.address = BASE;
-	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&import, -1), CHECK_E_BROKEN);
 	own.range.flags = WIRE_HOST_EVENTS;
 	note(&own);
 	import.import.address = HOST;
-	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN); /* something is there */
+	ck_assert_int_eq(check(&import, -1), CHECK_E_BROKEN); /* something is there */
 }
 
 /* What is kept for a session is bounded, and is free again with what it was for. */
@@ -496,12 +486,11 @@ TEST(requests, names_and_descriptions_are_bounded)
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1}};
 	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {1, 1, "k"}};
 	struct wire_message graph = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000, 0}};
-	struct check_finding finding;
 	int fd = fake_memfd(5000, SEALS);
 
 	note(&load);
-	ck_assert_int_eq(check(&find, -1, &finding), 0);
-	ck_assert_int_eq(check(&graph, fd, &finding), 0);
+	ck_assert_int_eq(check(&find, -1), 0);
+	ck_assert_int_eq(check(&graph, fd), 0);
 	note(&graph);
 	note(&find);
 	ck_assert_uint_eq(holdings->kept_bytes, 5000 + sizeof("k"));
@@ -510,12 +499,12 @@ TEST(requests, names_and_descriptions_are_bounded)
 	ck_assert_uint_eq(holdings->kept_bytes, 0);
 	note(&load);
 	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 4999;
-	ck_assert_int_eq(check(&find, -1, &finding), 0);
-	ck_assert_int_eq(check(&graph, fd, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&find, -1), 0);
+	ck_assert_int_eq(check(&graph, fd), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 1;
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	holdings->kept_bytes = 0;
 	close(fd);
 }
@@ -523,23 +512,22 @@ TEST(requests, names_and_descriptions_are_bounded)
 TEST(requests, image_limit_is_an_answer)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
-	struct check_finding finding;
 	int fd = fake_memfd(5000, SEALS);
 
 	note(&load);
 	ck_assert_uint_eq(holdings->image_bytes, 5000);
 	load.load_module.module = 2;
 	scope.image_limit = 10000;
-	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	ck_assert_int_eq(check(&load, fd), 0);
 	scope.image_limit = 9999;
-	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&load, fd), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	scope.image_limit = 0;
-	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	ck_assert_int_eq(check(&load, fd), 0);
 	resource_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->image_bytes, 0);
 	scope.image_limit = 5000;
-	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	ck_assert_int_eq(check(&load, fd), 0);
 	close(fd);
 }
 
@@ -552,7 +540,6 @@ TEST(requests, a_mapping_costs_the_same_beside_many_functions)
 {
 	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {.module = 1, .name = "k"}};
 	struct wire_message map = {.type = WIRE_MAP_HOST, .range = {.bytes = 4096}};
-	struct check_finding finding;
 
 	for (uint32_t i = 1; i < FUNCTIONS; i++) {
 		find.symbol.function = i;
@@ -563,14 +550,14 @@ TEST(requests, a_mapping_costs_the_same_beside_many_functions)
 		uint32_t place = i % 2 ? MAPPINGS - i / 2 : i / 2;
 
 		map.range.address = HOST + place * UINT64_C(8192);
-		ck_assert_int_eq(check(&map, -1, &finding), 0);
+		ck_assert_int_eq(check(&map, -1), 0);
 		note(&map);
-		ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+		ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	}
 	map.range = (struct wire_range){.address = HOST + 4096, .bytes = 8192};
-	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&map, -1), CHECK_E_BROKEN);
 	map.range.bytes = 4096;
-	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	ck_assert_int_eq(check(&map, -1), 0);
 	ck_assert_ptr_null(holdings_find_range(holdings, WIRE_MAP_HOST, HOST, 8192));
 	while (!RB_EMPTY(&holdings->ranges)) {
 		struct holding *entry = RB_ROOT(&holdings->ranges);
@@ -586,57 +573,55 @@ TEST(requests, pinned_limit_is_an_answer)
 {
 	struct wire_message mapped = {.type = WIRE_MAP_HOST, .range = {.address = HOST, .bytes = 8192}};
 	struct wire_message more = {.type = WIRE_MAP_HOST, .range = {.address = HOST + MIB, .bytes = 8192}};
-	struct check_finding finding;
 
 	note(&mapped);
 	scope.pinned_limit = 16384;
-	ck_assert_int_eq(check(&more, -1, &finding), 0);
+	ck_assert_int_eq(check(&more, -1), 0);
 	scope.pinned_limit = 12288;
-	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(check(&more, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_OUT_OF_MEMORY);
 	scope.pinned_limit = 4096;
-	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&more, -1), CHECK_E_ANSWER);
 	/* What was freed and is kept open counts as well. */
 	scope.pinned_limit = 16384;
 	scope.kept_bytes = 4096;
-	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&more, -1), CHECK_E_ANSWER);
 	scope.kept_bytes = 0;
 	scope.pinned_limit = 0;
-	ck_assert_int_eq(check(&more, -1, &finding), 0);
+	ck_assert_int_eq(check(&more, -1), 0);
 }
 
 TEST(requests, graphs_are_sealed_files_and_kept_by_id)
 {
 	struct wire_message make = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000, 0}}, again;
 	struct wire_message drop = {.type = WIRE_DROP_GRAPH, .graph = {5, 0, 0}};
-	struct check_finding finding;
 	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, F_SEAL_SHRINK | F_SEAL_GROW);
 	unsigned before = holdings->count;
 
-	ck_assert_int_eq(check(&drop, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(check(&make, good, &finding), 0);
-	ck_assert_int_eq(check(&make, open_fd, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&drop, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, good), 0);
+	ck_assert_int_eq(check(&make, open_fd), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_ANSWER);
 	make.graph.bytes = 4999;
-	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, good), CHECK_E_BROKEN);
 	make.graph.bytes = FRMPS_GRAPH_BYTES_MAX + 1;
-	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, good), CHECK_E_ANSWER);
 	make.graph.bytes = 5000;
 	make.graph.graph = 0;
-	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, good), CHECK_E_BROKEN);
 	make.graph.graph = FRMPS_GRAPH_IDS;
-	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, good), CHECK_E_BROKEN);
 	make.graph.graph = 5;
 	note(&make);
-	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&drop, -1, &finding), 0);
+	ck_assert_int_eq(check(&make, good), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&drop, -1), 0);
 	resource_again(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_GRAPH);
 	ck_assert_uint_eq(again.graph.graph, 5);
 	ck_assert_uint_eq(again.graph.bytes, 5000);
 	resource_drop(holdings, &drop);
 	ck_assert_uint_eq(holdings->count, before);
-	ck_assert_int_eq(check(&make, good, &finding), 0);
+	ck_assert_int_eq(check(&make, good), 0);
 	close(good);
 	close(open_fd);
 }
@@ -646,57 +631,56 @@ TEST(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	struct wire_message make = {.type = WIRE_MAKE_ARRAY}, back = {.type = WIRE_BACK_ARRAY};
 	struct wire_message object = {.type = WIRE_MAKE_OBJECT}, drop = {.type = WIRE_DROP_ARRAY}, again;
 	struct wire_message map = {.type = WIRE_MAP_MEMORY}, unmap = {.type = WIRE_UNMAP_MEMORY};
-	struct check_finding finding;
 	unsigned before = holdings->count;
 
 	make.array = (struct wire_array){7, 0, 64, 64, 0, CU_AD_FORMAT_FLOAT, 1, 0};
 	drop.array.array = 7;
-	ck_assert_int_eq(check(&drop, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(check(&make, -1, &finding), 0);
+	ck_assert_int_eq(check(&drop, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, -1), 0);
 	make.array.array = FRMPS_ARRAY_IDS;
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_BROKEN);
 	make.array.array = 7;
 	make.array.channels = 3;
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_ANSWER);
 	make.array.channels = 1;
 	make.array.width = make.array.height = UINT64_MAX / 8;
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_ANSWER);
 	make.array.width = make.array.height = 64;
 	make.array.flags = CUDA_ARRAY3D_SPARSE;
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_ANSWER);
 	make.array.flags = 0;
 	note(&make);
-	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, -1), CHECK_E_BROKEN);
 
 	map.range = unmap.range = (struct wire_range){.address = BASE + 16 * (2 * MIB), .bytes = (2 * MIB)};
 	back.back_array = (struct wire_back_array){7, BASE + 16 * (2 * MIB) + 65536, 65536, 0, 0};
-	ck_assert_int_eq(check(&back, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&back, -1), CHECK_E_BROKEN);
 	note(&map);
-	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+	ck_assert_int_eq(check(&unmap, -1), 0);
 	back.back_array.bytes = (2 * MIB);
-	ck_assert_int_eq(check(&back, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&back, -1), CHECK_E_BROKEN);
 	back.back_array.bytes = 65536;
-	ck_assert_int_eq(check(&back, -1, &finding), 0);
+	ck_assert_int_eq(check(&back, -1), 0);
 	object.object = (struct wire_object){.object = 3, .array = 7, .has_texture = true};
-	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&object, -1), CHECK_E_ANSWER);
 	note(&back);
-	ck_assert_int_eq(check(&unmap, -1, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&object, -1, &finding), 0);
+	ck_assert_int_eq(check(&unmap, -1), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&object, -1), 0);
 	object.object.value = 1;
-	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&object, -1), CHECK_E_BROKEN);
 	object.object.value = 0;
 	object.object.kind = 1;
-	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&object, -1), CHECK_E_BROKEN);
 	object.object.kind = 0;
 	note(&object);
-	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&object, -1), CHECK_E_BROKEN);
 	resource_again(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_OBJECT);
 	ck_assert_uint_eq(again.object.array, 7);
 	resource_drop(holdings, &drop);
 	ck_assert(!holdings_has_object(holdings, 3) && !holdings_has_backed(holdings, 7));
 	ck_assert_uint_eq(holdings->count, before + 1);
-	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+	ck_assert_int_eq(check(&unmap, -1), 0);
 	holdings_remove(holdings, TAILQ_LAST(&holdings->entries, holding_list));
 }
 
@@ -706,16 +690,15 @@ TEST(requests, options_are_bounded)
 		{.id = CU_JIT_INFO_LOG_BUFFER, .value = CHECK_OPTION_BYTES + 1}};
 	struct wire_message load = {.type = WIRE_LOAD_MODULE,
 		.load_module = {.module = 1, .bytes = 5000, .options = {options, CHECK_OPTIONS_MAX + 1}}};
-	struct check_finding finding;
 	int fd = fake_memfd(5000, SEALS);
 
-	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, fd), CHECK_E_BROKEN);
 	load.load_module.options.count = 1;
-	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&load, fd), CHECK_E_ANSWER);
 	options[0].value = 64;
-	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	ck_assert_int_eq(check(&load, fd), 0);
 	options[0].reserved = 1;
-	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, fd), CHECK_E_BROKEN);
 	close(fd);
 }
 
@@ -738,27 +721,26 @@ TEST(requests, symbols_need_their_module)
 {
 	struct wire_message find = {
 		.type = WIRE_FIND_FUNCTION, .symbol = {.module = 3, .function = 5, .name = "f"}};
-	struct check_finding finding;
 	char *longest = malloc(CHECK_NAME_MAX + 2);
 
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_INVALID_HANDLE);
 	note_module(3);
-	ck_assert_int_eq(check(&find, -1, &finding), 0);
+	ck_assert_int_eq(check(&find, -1), 0);
 	note_function(3, 5);
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_BROKEN);
 	find.symbol.function = 0;
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_BROKEN);
 	find.symbol.function = HOLDINGS_IDS;
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_BROKEN);
 	find.symbol.function = 6;
 	find.symbol.name = "";
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_ANSWER);
 	memset(longest, 'x', CHECK_NAME_MAX + 1);
 	longest[CHECK_NAME_MAX + 1] = '\0';
 	find.symbol.name = longest;
-	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(check(&find, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_NOT_FOUND);
 	free(longest);
 }
 
@@ -769,48 +751,45 @@ TEST(requests, other_requests_are_checked)
 	struct wire_message occupancy = {.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1}};
 	struct wire_message set_value = {.type = WIRE_SET_FUNCTION, .set_function = {.function = 2}};
 	struct wire_message activate = {.type = WIRE_ACTIVATE};
-	struct check_finding finding;
 
 	note_module(1);
 	note_function(1, 1);
-	ck_assert_int_eq(check(&occupancy, -1, &finding), 0);
+	ck_assert_int_eq(check(&occupancy, -1), 0);
 	occupancy.occupancy.grid = (struct wire_u32s){three, 2};
-	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&occupancy, -1), CHECK_E_BROKEN);
 	occupancy.occupancy.grid.count = 3;
 	occupancy.occupancy.attributes = (struct wire_bytes){attributes, 71};
-	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&occupancy, -1), CHECK_E_BROKEN);
 	occupancy.occupancy.attributes.count = sizeof(attributes);
-	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&occupancy, -1), CHECK_E_BROKEN);
 	occupancy.occupancy.attributes.count = sizeof(struct frmps_launch_attribute);
-	ck_assert_int_eq(check(&occupancy, -1, &finding), 0);
+	ck_assert_int_eq(check(&occupancy, -1), 0);
 	occupancy.occupancy.query = 4;
-	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
-	ck_assert_int_eq(check(&set_value, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(check(&activate, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&occupancy, -1), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&set_value, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&activate, -1), CHECK_E_BROKEN);
 }
 
 TEST(requests, limits_are_checked)
 {
 	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 4096}};
-	struct check_finding finding;
 
-	ck_assert_int_eq(check(&limit, -1, &finding), 0);
+	ck_assert_int_eq(check(&limit, -1), 0);
 	limit.limit.value = UINT64_MAX;
-	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_ANSWER);
-	ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(check(&limit, -1), CHECK_E_ANSWER);
+	ck_assert_int_eq(scope.finding.code, CUDA_ERROR_INVALID_VALUE);
 	/* The client keeps what is a hint, and its own. */
 	limit.limit = (struct wire_limit){CU_LIMIT_PRINTF_FIFO_SIZE, 4096};
-	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&limit, -1), CHECK_E_BROKEN);
 	limit.limit.limit = UINT32_MAX;
-	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&limit, -1), CHECK_E_BROKEN);
 }
 
 TEST(requests, request_needs_a_number)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
-	struct check_finding finding;
 
-	ck_assert_int_eq(check_request(&scope, &query, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check_request(&scope, &query), CHECK_E_BROKEN);
 }
 
 TEST(requests, unloading_takes_everything_of_the_module)
@@ -848,14 +827,13 @@ TEST(requests, code_stays_where_it_was)
 {
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
 	const uint64_t values[4] = {1, 0, 0x777700, 0};
-	struct check_finding finding;
 	struct wire_message again;
 	struct holding *entry;
 	int fd = fake_memfd(5000, SEALS);
 
-	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	ck_assert_int_eq(check(&load, fd), 0);
 	load.load_module.code = 0x777700;
-	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, fd), CHECK_E_BROKEN);
 	load.load_module.code = WIRE_CODE_ASKED;
 	ck_assert_int_eq(
 		resource_note(holdings, &load, &(struct wire_u64s){values, 4}, NULL, NULL, &entry), 0);
