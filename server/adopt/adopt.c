@@ -86,7 +86,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	return 0;
 }
 
-static int read_domain(struct adoption *adoption, const struct record *record)
+static void read_domain(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
 	struct kept_domain kept;
@@ -97,7 +97,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	if (!record_read(record, &kept, sizeof(kept)) || kept.identity.group_count > IDENTITY_GROUPS_MAX ||
 		kept.use > DOMAIN_ALONE_BY_ORDER || kept.life > DOMAIN_RETIRES) {
 		store_drop(daemon->store, record);
-		return 0;
+		return;
 	}
 	domain = domain_new_numbered(daemon, (uint32_t)record_key(record));
 	log_bug_on(!domain);
@@ -113,7 +113,6 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->activate_id = kept.activate_id;
 	domain->generation = kept.generation;
 	saved_read(domain, payload + sizeof(kept), bytes - sizeof(kept));
-	return 0;
 }
 
 static bool is_in_trouble(const struct domain *domain)
@@ -154,7 +153,7 @@ static uint32_t active_of(const struct domain *domain)
 	return record_read(domain->record, &kept, sizeof(kept)) ? kept.active : 0;
 }
 
-static int read_worker(struct adoption *adoption, const struct record *record)
+static void read_worker(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
 	size_t bytes;
@@ -168,7 +167,7 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 					  daemon->keeper))) {
 		/* The process sees the hang-up. */
 		store_drop(daemon->store, record);
-		return 0;
+		return;
 	}
 	home = domain ? (struct worker_place){domain, domain->number, &domain->identity}
 		      : (struct worker_place){.number = kept->keeper_number};
@@ -182,21 +181,19 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 		daemon->keeper = worker;
 	/* Without the keys of missing descriptors, before anybody else gets those keys. */
 	worker_changed(worker);
-	return 0;
 }
 
 /*
  * Memory that stays pinned
  */
 
-static void ask_unpinning(struct worker *worker, void *context, const struct record *record)
+static void ask_unpinning(struct worker *worker, void *context)
 {
 	(void)worker;
-	(void)record;
 	unpinning_ask(context);
 }
 
-static int read_unpinning(struct adoption *adoption, const struct record *record)
+static void read_unpinning(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
 	struct kept_unpinning kept;
@@ -209,57 +206,54 @@ static int read_unpinning(struct adoption *adoption, const struct record *record
 		(domain = daemon_find_domain(daemon, kept.domain)))
 		unpinning = unpinning_adopt(domain, worker, &kept, record);
 	if (unpinning)
-		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_unpinning, unpinning, record);
+		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_unpinning, unpinning);
 	else
 		store_drop(daemon->store, record);
-	return 0;
 }
 
 /*
  * Steps
  */
 
-static int read_fault_history(struct adoption *adoption, const struct record *record)
+static void read_fault_history(struct adoption *adoption, const struct record *record)
 {
 	fault_history_adopt(adoption->daemon, record);
-	return 0;
 }
 
-static int read_event(struct adoption *adoption, const struct record *record)
+static void read_event(struct adoption *adoption, const struct record *record)
 {
 	events_adopt(adoption->daemon, record);
-	return 0;
 }
 
-static int read_all(struct adoption *adoption, enum record_type type,
-	int (*read)(struct adoption *adoption, const struct record *record))
+static void read_all(struct adoption *adoption, enum record_type type,
+	void (*read)(struct adoption *adoption, const struct record *record))
 {
 	const struct record **records;
 	size_t count = store_list(adoption->daemon->store, type, &records);
-	int r = 0;
 
-	for (size_t i = 0; i < count && !r; i++)
-		r = read(adoption, records[i]);
+	for (size_t i = 0; i < count; i++)
+		read(adoption, records[i]);
 	free(records);
-	return r;
 }
 
 /* A record comes after all records that it names. */
 static int read_everything(struct adoption *adoption, const struct legacy *legacy)
 {
-	return read_service(adoption->daemon, legacy) || read_all(adoption, RECORD_DOMAIN, read_domain) ||
-	       read_all(adoption, RECORD_WORKER, read_worker) ||
-	       read_all(adoption, RECORD_SESSION, adoption_read_session) ||
-	       read_all(adoption, RECORD_HOLDING, adoption_read_holding) ||
-	       read_all(adoption, RECORD_UNPINNING, read_unpinning) ||
-	       read_all(adoption, RECORD_FAULT_HISTORY, read_fault_history) ||
-	       read_all(adoption, RECORD_EVENT, read_event);
+	if (read_service(adoption->daemon, legacy))
+		return -1;
+	read_all(adoption, RECORD_DOMAIN, read_domain);
+	read_all(adoption, RECORD_WORKER, read_worker);
+	read_all(adoption, RECORD_SESSION, adoption_read_session);
+	read_all(adoption, RECORD_HOLDING, adoption_read_holding);
+	read_all(adoption, RECORD_UNPINNING, read_unpinning);
+	read_all(adoption, RECORD_FAULT_HISTORY, read_fault_history);
+	read_all(adoption, RECORD_EVENT, read_event);
+	return 0;
 }
 
-static void activate_again(struct worker *worker, void *context, const struct record *record)
+static void activate_again(struct worker *worker, void *context)
 {
 	(void)worker;
-	(void)record;
 	promote_activate_again(context);
 }
 
@@ -272,7 +266,7 @@ static void repeat_everything(struct adoption *adoption)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion.state))
 			repeat_later(&adoption->repetitions, domain->active, domain->activate_id,
-				activate_again, domain, NULL);
+				activate_again, domain);
 	repeat_now(&adoption->repetitions);
 }
 
@@ -305,7 +299,7 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 
 	daemon->adopting = true;
 	inventory_init(&adoption.inventory, daemon, legacy->fd_count);
-	r = read_everything(&adoption, legacy) ? -1 : 0;
+	r = read_everything(&adoption, legacy);
 	if (!r) {
 		go_on(&adoption, legacy);
 		events_note(daemon, EVENT_daemon, LOG_LEVEL_INFO, &nobody,

@@ -25,8 +25,8 @@ struct adoption {
 struct worker *adoption_worker(const struct daemon *daemon, uint32_t number);
 
 /** Makes a session, or one of its holdings, from a record; drops a record that names what is not
- * there. Return: 0 */
-int adoption_read_session(struct adoption *adoption, const struct record *record);
-int adoption_read_holding(struct adoption *adoption, const struct record *record);
+ * there. */
+void adoption_read_session(struct adoption *adoption, const struct record *record);
+void adoption_read_holding(struct adoption *adoption, const struct record *record);
 
 #endif

@@ -114,11 +114,11 @@ static void read_doomed(struct inventory *inventory)
 	free(records);
 }
 
-static void release_again(struct worker *keeper, void *context, const struct record *record)
+static void release_again(struct worker *keeper, void *context)
 {
-	const struct kept_doomed *doomed = context;
+	const struct doomed *doomed = context;
 
-	chunk_release(keeper->daemon, &doomed->chunk, record);
+	chunk_release(keeper->daemon, &doomed->kept.chunk, doomed->record);
 }
 
 void inventory_repeat(struct inventory *inventory, struct repetitions *list)
@@ -134,8 +134,7 @@ void inventory_repeat(struct inventory *inventory, struct repetitions *list)
 		if (daemon->keeper && doomed->kept.release_id &&
 			doomed->kept.chunk.keeper == daemon->keeper_number) {
 			doomed->taken = true;
-			repeat_later(list, daemon->keeper, doomed->kept.release_id, release_again,
-				&doomed->kept, doomed->record);
+			repeat_later(list, daemon->keeper, doomed->kept.release_id, release_again, doomed);
 		}
 	}
 }

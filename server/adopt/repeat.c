@@ -7,15 +7,15 @@
 #include "server/log.h"
 #include "server/worker/worker.h"
 
-void repeat_later(struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send,
-	void *context, const struct record *record)
+void repeat_later(
+	struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send, void *context)
 {
 	if (list->count == list->room) {
 		list->room = list->room * 2 + 64;
 		list->at = reallocarray(list->at, list->room, sizeof(*list->at));
 		log_bug_on(!list->at);
 	}
-	list->at[list->count++] = (struct repetition){worker, id, send, context, record};
+	list->at[list->count++] = (struct repetition){worker, id, send, context};
 }
 
 static int compare(const void *left, const void *right)
@@ -35,7 +35,7 @@ void repeat_now(struct repetitions *list)
 		const struct repetition *one = &list->at[i];
 
 		one->worker->next_request = one->id;
-		one->send(one->worker, one->context, one->record);
+		one->send(one->worker, one->context);
 		one->worker->next_request = one->worker->first_request;
 	}
 	free(list->at);

@@ -8,18 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct record;
 struct worker;
 
 /** Sends the request as worker->next_request. */
-typedef void repeat_fn(struct worker *worker, void *context, const struct record *record);
+typedef void repeat_fn(struct worker *worker, void *context);
 
 struct repetition {
 	struct worker *worker;
 	uint64_t id;
 	repeat_fn *send;
 	void *context;
-	const struct record *record;
 };
 
 /* All zero at first. */
@@ -28,9 +26,9 @@ struct repetitions {
 	size_t count, room;
 };
 
-/** @id: the old number; @record: the record of the request's subject, if there is one */
-void repeat_later(struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send,
-	void *context, const struct record *record);
+/** @id: the old number */
+void repeat_later(
+	struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send, void *context);
 
 /** Sends all of them, and empties the list. */
 void repeat_now(struct repetitions *list);

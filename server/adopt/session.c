@@ -38,51 +38,46 @@ struct worker *adoption_worker(const struct daemon *daemon, uint32_t number)
 	return NULL;
 }
 
-static void open_again(struct worker *worker, void *context, const struct record *record)
+static void open_again(struct worker *worker, void *context)
 {
-	(void)record;
 	session_open_again(context, worker);
 }
 
-static void attach_again(struct worker *worker, void *context, const struct record *record)
+static void attach_again(struct worker *worker, void *context)
 {
-	(void)record;
 	session_attach(context, worker);
 }
 
-static void close_again(struct worker *worker, void *context, const struct record *record)
+static void close_again(struct worker *worker, void *context)
 {
-	(void)record;
 	session_close_again(context, worker);
 }
 
-static void let_go_again(struct worker *worker, void *context, const struct record *record)
+static void let_go_again(struct worker *worker, void *context)
 {
 	struct session *session = context;
 
-	(void)record;
 	if (session->let_go_to)
 		move_let_go_again(session, worker);
 	else
 		depart_let_go_again(session, worker);
 }
 
-static void ask_again(struct worker *worker, void *context, const struct record *record)
+static void ask_again(struct worker *worker, void *context)
 {
 	struct session *session = context;
 
-	(void)record;
 	request_send_again(session->request, worker);
 }
 
-static void repeat_call(struct adoption *adoption, struct session *session, struct kept_call *call,
-	void (*send)(struct worker *worker, void *context, const struct record *record))
+static void repeat_call(
+	struct adoption *adoption, struct session *session, struct kept_call *call, repeat_fn *send)
 {
 	struct worker *worker = adoption_worker(adoption->daemon, call->worker);
 
 	/* A damaged record may name anybody. */
 	if (worker && worker->domain && worker->domain->identity.uid == session->domain->identity.uid)
-		repeat_later(&adoption->repetitions, worker, call->id, send, session, NULL);
+		repeat_later(&adoption->repetitions, worker, call->id, send, session);
 	else
 		*call = (struct kept_call){0};
 }
@@ -110,10 +105,10 @@ static void read_request(struct adoption *adoption, struct session *session, con
 	session->request->place = REQUEST_AT_WORKER;
 	session->request->worker = worker->number;
 	session->request->worker_id = kept->request.id;
-	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, session, NULL);
+	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, session);
 }
 
-int adoption_read_session(struct adoption *adoption, const struct record *record)
+void adoption_read_session(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
 	struct session_record copy;
@@ -125,7 +120,7 @@ int adoption_read_session(struct adoption *adoption, const struct record *record
 		!(domain = daemon_find_domain(daemon, kept->domain))) {
 		/* The program sees the hang-up. */
 		store_drop(daemon->store, record);
-		return 0;
+		return;
 	}
 	session = session_adopt(domain, record_key(record), &copy);
 	session->record = record;
@@ -141,7 +136,7 @@ int adoption_read_session(struct adoption *adoption, const struct record *record
 	}
 	read_request(adoption, session, kept);
 	if (session->given_up)
-		return 0;
+		return;
 	repeat_call(adoption, session, &session->open, open_again);
 	repeat_call(adoption, session, &session->attach, attach_again);
 	repeat_call(adoption, session, &session->let_go, let_go_again);
@@ -149,10 +144,9 @@ int adoption_read_session(struct adoption *adoption, const struct record *record
 		move_adopt(session, session->let_go_to);
 	for (unsigned i = 0; i < KEPT_CLOSES; i++)
 		repeat_call(adoption, session, &session->closes[i], close_again);
-	return 0;
 }
 
-int adoption_read_holding(struct adoption *adoption, const struct record *record)
+void adoption_read_holding(struct adoption *adoption, const struct record *record)
 {
 	size_t bytes;
 	const struct kept_holding *kept = record_payload(record, &bytes);
@@ -164,7 +158,7 @@ int adoption_read_holding(struct adoption *adoption, const struct record *record
 	/* A session's record goes after those of its resources. */
 	if (!session) {
 		store_drop(adoption->daemon->store, record);
-		return 0;
+		return;
 	}
 	file = inventory_fd(&adoption->inventory, kept->fd);
 	chunk = inventory_chunk(&adoption->inventory, &kept->chunk, session->holdings.away);
@@ -178,5 +172,4 @@ int adoption_read_holding(struct adoption *adoption, const struct record *record
 		store_drop(adoption->daemon->store, record);
 		session_give_up(session, "its resources cannot be read");
 	}
-	return 0;
 }
