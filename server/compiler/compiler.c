@@ -27,27 +27,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
-#include "server/compiler/links.h"
 #include "server/environment.h"
 #include "server/file.h"
 
-#define LOG_BYTES 16384u
+#define LOG_BYTES  16384u
+#define LINKS_MOST 32u
 /* Memory beyond the driver's use before the first text, MiB. */
 #define MEMORY_MIB_DEFAULT 8192u
-/* Largest file: code, and the driver's own files. */
+/* Largest file: code, images, and the driver's own files. */
 #define FILE_MOST (UINT64_C(1) << 30)
 /* Processor time, of all threads and texts together. A text beyond the limit is compiled once more
  * in the next process. */
 #define PROCESSOR_SECONDS 3600u
 
+struct link {
+	TAILQ_ENTRY(link) link;
+	uint32_t number;    /* the program's */
+	uint32_t positions; /* inputs that were taken */
+	struct backend_link *backend;
+};
+
 struct compiler {
 	const struct backend_ops *ops;
 	int socket;
-	struct links links;
+	TAILQ_HEAD(, link) links; /* least recently used first */
+	uint32_t link_count;
 	char log[LOG_BYTES];
 	struct packet packet;
 	struct wire_message request;
@@ -155,6 +164,134 @@ static int handle_text(struct compiler *compiler)
 	return answer(compiler, &reply);
 }
 
+/*
+ * The program's links, each with its inputs so far. A cache: room for LINKS_MOST links, and for as
+ * much memory as this process gets; the least recently used link is dropped. The program has its
+ * inputs, and begins again at an error about a missing link (CUDA_ERROR_ILLEGAL_STATE).
+ */
+
+static void drop_link(struct compiler *compiler, struct link *link)
+{
+	TAILQ_REMOVE(&compiler->links, link, link);
+	compiler->link_count--;
+	compiler->ops->link_destroy(link->backend);
+	free(link);
+}
+
+static struct link *find_link(struct compiler *compiler, uint32_t number)
+{
+	struct link *link;
+
+	TAILQ_FOREACH (link, &compiler->links, link)
+		if (link->number == number)
+			break;
+	return link;
+}
+
+static CUresult begin_link(struct compiler *compiler, const struct wire_link *wish, struct link **ret_link)
+{
+	struct link *link = calloc(1, sizeof(*link));
+	CUresult code =
+		link ? compiler->ops->link_create(&wish->options, &link->backend) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (code) {
+		free(link);
+		return code;
+	}
+	link->number = wish->link;
+	TAILQ_INSERT_TAIL(&compiler->links, link, link);
+	if (++compiler->link_count > LINKS_MOST)
+		drop_link(compiler, TAILQ_FIRST(&compiler->links));
+	*ret_link = link;
+	return CUDA_SUCCESS;
+}
+
+/* Finds the link by the program's number; position 0 makes a new link. */
+static CUresult take_link(struct compiler *compiler, const struct wire_link *wish, struct link **ret_link)
+{
+	struct link *link = find_link(compiler, wish->link);
+
+	if (!wish->position) {
+		if (link)
+			drop_link(compiler, link);
+		return begin_link(compiler, wish, ret_link);
+	}
+	if (!link || link->positions != wish->position)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	TAILQ_REMOVE(&compiler->links, link, link);
+	TAILQ_INSERT_TAIL(&compiler->links, link, link);
+	*ret_link = link;
+	return CUDA_SUCCESS;
+}
+
+static CUresult add_input(struct compiler *compiler, struct link *link)
+{
+	const struct wire_link *wish = &compiler->request.link;
+	struct backend_link_input input = {
+		.type = wish->type, .bytes = wish->bytes, .name = wish->name, .options = &wish->own};
+	uint8_t *bytes;
+	CUresult code = file_read(file_of(compiler, 0), wish->bytes, &bytes);
+
+	if (code)
+		return code;
+	input.at = bytes;
+	code = compiler->ops->link_add(link->backend, &input);
+	free(bytes);
+	/* A refused input counts for nothing, as with the driver. */
+	link->positions += !code;
+	return code;
+}
+
+static CUresult complete(struct compiler *compiler, struct link *link, uint64_t *ret_bytes)
+{
+	const void *image = NULL;
+	size_t bytes = 0;
+	CUresult code = compiler->ops->link_complete(link->backend, &image, &bytes);
+
+	if (!code)
+		code = bytes > FILE_MOST ? CUDA_ERROR_OUT_OF_MEMORY
+					 : file_write(file_of(compiler, 0), image, bytes, 0);
+	if (!code)
+		*ret_bytes = bytes;
+	return code;
+}
+
+/* Drops older links. Return: true if a link was dropped */
+static bool make_room(struct compiler *compiler, const struct link *link)
+{
+	struct link *oldest = TAILQ_FIRST(&compiler->links);
+
+	if (oldest == link)
+		return false;
+	drop_link(compiler, oldest);
+	return true;
+}
+
+/* @ret_bytes: of the image; left alone where there is none. @logs: of errors and of remarks; left
+ * alone without a link */
+static CUresult do_link(struct compiler *compiler, uint64_t *ret_bytes, const char *logs[2])
+{
+	const struct wire_link *wish = &compiler->request.link;
+	struct link *link = NULL;
+	CUresult code;
+
+	if (compiler->request.type == WIRE_LINK_DROP) {
+		link = find_link(compiler, wish->link);
+		if (link)
+			drop_link(compiler, link);
+		return CUDA_SUCCESS;
+	}
+	code = take_link(compiler, wish, &link);
+	if (code)
+		return code;
+	do
+		code = compiler->request.type == WIRE_LINK_ADD ? add_input(compiler, link)
+							       : complete(compiler, link, ret_bytes);
+	while (code == CUDA_ERROR_OUT_OF_MEMORY && make_room(compiler, link));
+	compiler->ops->link_logs(link->backend, &logs[0], &logs[1]);
+	return code;
+}
+
 /* Values: of LinkComplete, bytes of the image. Names: log of errors, log of remarks. */
 static int handle_link(struct compiler *compiler)
 {
@@ -162,8 +299,7 @@ static int handle_link(struct compiler *compiler)
 	uint64_t bytes = 0;
 	struct wire_reply reply = {.names = {logs, 2}};
 
-	reply.code = links_handle(
-		&compiler->links, &compiler->request, file_of(compiler, 0), &bytes, &logs[0], &logs[1]);
+	reply.code = do_link(compiler, &bytes, logs);
 	reply.values = (struct wire_u64s){&bytes, bytes ? 1 : 0};
 	return answer(compiler, &reply);
 }
@@ -225,7 +361,7 @@ int compiler_main(const struct backend_ops *ops, unsigned arch, int control_fd)
 	prctl(PR_SET_NAME, "frmps-compiler");
 	compiler->ops = ops;
 	compiler->socket = control_fd;
-	links_init(&compiler->links, ops);
+	TAILQ_INIT(&compiler->links);
 	result = start(compiler, arch);
 	while (!result)
 		result = serve_one(compiler);

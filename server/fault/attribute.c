@@ -25,10 +25,11 @@
 #include "server/fault/attribute.h"
 
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
+#include "protocol/command.h"
+#include "server/executor/journal.h"
 #include "server/fault/evidence.h"
-#include "server/fault/oldest.h"
 #include "server/fault/promote.h"
 #include "server/incident/in_flight.h"
 #include "server/incident/judge.h"
@@ -211,14 +212,79 @@ static bool is_noted(const struct domain *domain, const struct judge_verdict *ve
 	return verdict->culprit && attribute_is_noted(domain, verdict->culprit) && !verdict->also_count;
 }
 
-/* Where the executor has not named the kernel. */
+static const char *name_of(const struct holdings *holdings, uint32_t function)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry->type == WIRE_FIND_FUNCTION && entry->function == function)
+			return entry->name;
+	return "";
+}
+
+/* Return: true if the record is the command. */
+static bool take(
+	const struct session *session, const struct frmps_head *record, struct judge_verdict *verdict)
+{
+	const struct frmps_launch *launch = (const void *)(record + 1);
+
+	if (record->op != FRMPS_OP_LAUNCH && record->op != FRMPS_OP_GRAPH_LAUNCH)
+		return false;
+	snprintf(verdict->kernel, sizeof(verdict->kernel), "%s",
+		record->op == FRMPS_OP_LAUNCH ? name_of(&session->holdings, launch->function) : "of a graph");
+	return true;
+}
+
+/* Another process of the user may write to the journal yet. */
+static bool is_inside(const struct shm_view *view, struct journal_place place)
+{
+	return place.block < view->shape.journal_blocks &&
+	       place.offset <= JOURNAL_RECORDS - sizeof(struct frmps_head) - sizeof(struct frmps_launch);
+}
+
+static bool look_at_stream(
+	const struct session *session, struct journal *journal, uint32_t slot, struct judge_verdict *verdict)
+{
+	const struct shm_view *view = &session->view;
+	uint64_t issued = word_acquire(&view->states[slot].issued), done = shm_view_known_done(view, slot);
+	struct journal_place place;
+	struct journal_list list;
+
+	if (issued <= done)
+		return false;
+	journal_init(journal, view->blocks, view->shape.journal_blocks);
+	journal_list_init(&list, &view->states[slot]);
+	if (journal_adopt(journal, &list, done, &place) || issued > list.journaled)
+		return false;
+	for (uint64_t seq = done + 1; seq <= issued; seq++) {
+		if (!is_inside(view, place))
+			return false;
+		if (take(session, journal_at(journal, place), verdict))
+			return true;
+		if (seq < issued)
+			place = journal_next(journal, place);
+	}
+	return false;
+}
+
+/*
+ * Where the executor has not named the kernel: the oldest kernel or graph in flight, in the first
+ * stream of the culprit that has any. The command is found in the journal as a later executor would
+ * find it (executor/journal.c); the kernel's name is from the answer to the session's request for
+ * the function. Kernels of graphs have no names here.
+ */
 static void name_kernel(const struct session *culprit, struct judge_verdict *verdict)
 {
-	struct oldest oldest;
+	struct journal *journal = malloc(sizeof(*journal));
+	uint32_t used = shm_view_used(&culprit->view);
 
-	oldest_find(culprit, &oldest);
-	if (oldest.seq)
-		memcpy(verdict->kernel, oldest.kernel, sizeof(verdict->kernel));
+	for (uint32_t slot = 0; journal && slot < used; slot++) {
+		if (!word_acquire(&culprit->view.states[slot].issued))
+			continue;
+		if (look_at_stream(culprit, journal, slot, verdict))
+			break;
+	}
+	free(journal);
 }
 
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
