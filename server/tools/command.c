@@ -140,9 +140,10 @@ int command_read(
 	return outcome;
 }
 
-int command_print(const json_t *root)
+int command_print(json_t *root)
 {
 	json_dumpf(root, stdout, JSON_INDENT(2));
+	json_decref(root);
 	puts("");
 	return manual_flush(stdout);
 }

@@ -63,8 +63,8 @@ bool command_takes_all(const struct commands *commands, int count, char **words)
 int command_read(
 	FILE *in, const char *program, int (*run)(void *context, int count, char **arguments), void *context);
 
-/** Prints a document. Return: exit code */
-int command_print(const json_t *root);
+/** Prints a document, and frees it. Return: exit code */
+int command_print(json_t *root);
 
 /** Reports the reason of a failed request (ask.h). Return: exit code */
 int call_fail(const struct call *call, int error, const char *text);

@@ -274,14 +274,11 @@ static int show(
 
 	if (!root)
 		return code;
-	if (call->json) {
-		code = command_print(root);
-	} else {
-		print(root);
-		code = manual_flush(stdout);
-	}
+	if (call->json)
+		return command_print(root);
+	print(root);
 	json_decref(root);
-	return code;
+	return manual_flush(stdout);
 }
 
 static int show_status(const struct call *call)
@@ -304,73 +301,47 @@ static int show_quarantine(const struct call *call)
 	return show(call, "quarantine", ASK_SECONDS, print_quarantine);
 }
 
-/* Sends a command with a time limit in seconds, and expects no output. */
-static int order_in(const struct call *call, const char *command, const char *const *arguments,
-	unsigned count, int seconds)
+/* Sends a command to the service, and expects no output. @seconds: how long the service may take */
+static int send(const struct call *call, const char *command, const char *const *arguments, unsigned count,
+	unsigned seconds)
 {
 	const struct wire_names names = {arguments, count};
 	char text[2400];
-	int r = ask_with(call->path, command, &names, (unsigned)seconds, NULL, text, sizeof(text));
+	int r = ask_with(call->path, command, &names, seconds, NULL, text, sizeof(text));
 
 	return r ? call_fail(call, r, text) : 0;
 }
 
-static int order(const struct call *call, const char *command, const char *const *arguments, unsigned count)
+static int send_on(const struct call *call, unsigned seconds)
 {
-	return order_in(call, command, arguments, count, ASK_SECONDS);
+	return send(call, call->name, (const char *const *)call->arguments, (unsigned)call->count, seconds);
 }
 
-static int ping(const struct call *call)
+/* Commands that the service has under the same name, with the same arguments. */
+static int order(const struct call *call)
 {
-	return order(call, "ping", NULL, 0);
+	return send_on(call, ASK_SECONDS);
+}
+
+static int order_resume(const struct call *call)
+{
+	return send_on(call, SWAP_SECONDS);
+}
+
+static int order_device(const struct call *call)
+{
+	return send_on(call, DRAIN_SECONDS);
 }
 
 static int lift(const struct call *call)
 {
-	return order(call, "quarantine", (const char *[]){"lift", call->arguments[0]}, 2);
-}
-
-static int terminate(const struct call *call)
-{
-	return order(call, "terminate", (const char *[]){call->arguments[0]}, 1);
-}
-
-static int pause_session(const struct call *call)
-{
-	return order(call, "pause", (const char *[]){call->arguments[0]}, 1);
+	return send(call, "quarantine", (const char *[]){"lift", call->arguments[0]}, 2, ASK_SECONDS);
 }
 
 static int suspend(const struct call *call)
 {
-	return order_in(call, "suspend", (const char *[]){call->arguments[0], "now"}, call->now ? 2 : 1,
+	return send(call, "suspend", (const char *[]){call->arguments[0], "now"}, call->now ? 2 : 1,
 		SWAP_SECONDS);
-}
-
-static int resume_session(const struct call *call)
-{
-	return order_in(call, "resume", (const char *[]){call->arguments[0]}, 1, SWAP_SECONDS);
-}
-
-static int migrate(const struct call *call)
-{
-	return order_in(call, "migrate", (const char *const *)call->arguments, 2, DRAIN_SECONDS);
-}
-
-static int drain(const struct call *call)
-{
-	return order_in(
-		call, "drain", (const char *const *)call->arguments, (unsigned)call->count, DRAIN_SECONDS);
-}
-
-static int refill(const struct call *call)
-{
-	return order_in(
-		call, "refill", (const char *const *)call->arguments, (unsigned)call->count, DRAIN_SECONDS);
-}
-
-static int set_recovery(const struct call *call)
-{
-	return order(call, "recovery", (const char *[]){call->arguments[0], call->arguments[1]}, 2);
 }
 
 static int isolate(const struct call *call)
@@ -419,14 +390,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void print_top_json(const json_t *before, const json_t *now, uint64_t ns)
-{
-	json_t *root = top_json(before, now, ns);
-
-	command_print(root);
-	json_decref(root);
 }
 
 static struct termios terminal; /* at the start */
@@ -486,7 +449,7 @@ static int show_top(const struct call *call)
 		if (live)
 			fputs(before ? "\033[H" : "\033[H\033[2J", stdout);
 		if (call->json && before)
-			print_top_json(before, now, ns - before_ns);
+			command_print(top_json(before, now, ns - before_ns));
 		else if (live || before)
 			top_print(before, now, ns - before_ns, size.ws_row, live ? "\033[K\n" : "\n", stdout);
 		if (live)

@@ -131,15 +131,6 @@ static json_t *clients_json(const json_t *root, const json_t *only)
 	return list;
 }
 
-/* Return: exit code */
-static int print_document(json_t *root)
-{
-	int code = command_print(root);
-
-	json_decref(root);
-	return code;
-}
-
 typedef void client_fn(const json_t *client);
 
 /* Return: exit code */
@@ -149,7 +140,7 @@ static int print_clients(const struct call *call, json_t *list, const char *head
 	size_t index;
 
 	if (call->json)
-		return print_document(json_pack("{so}", "clients", list));
+		return command_print(json_pack("{so}", "clients", list));
 	if (json_array_size(list))
 		fputs(headline, stdout);
 	json_array_foreach (list, index, client)
@@ -220,7 +211,7 @@ int mps_server_list(const struct call *call)
 	}
 	json_decref(root);
 	if (call->json)
-		return print_document(json_pack("{so}", "servers", list));
+		return command_print(json_pack("{so}", "servers", list));
 	json_decref(list);
 	return manual_flush(stdout);
 }
@@ -244,7 +235,7 @@ int mps_server_status(const struct call *call)
 	domain = find_server(call, root, call->arguments[0]);
 	code = 1;
 	if (domain && call->json) {
-		code = print_document(json_pack("{ss}", "status", mps_state_of(root, domain)));
+		code = command_print(json_pack("{ss}", "status", mps_state_of(root, domain)));
 	} else if (domain) {
 		puts(mps_state_of(root, domain));
 		code = manual_flush(stdout);
@@ -383,7 +374,7 @@ int mps_device_query(const struct call *call)
 	if (server && !find_server(call, root, server)) {
 		code = 1;
 	} else if (call->json) {
-		code = print_document(devices_json(root));
+		code = command_print(devices_json(root));
 	} else {
 		print_devices(call, root, server, csv);
 		code = manual_flush(stdout);
@@ -446,7 +437,7 @@ int mps_partitions(const struct call *call)
 	if (!root)
 		return code;
 	if (call->json) {
-		code = print_document(partitions_json(root));
+		code = command_print(partitions_json(root));
 	} else {
 		print_partitions(call, root);
 		code = manual_flush(stdout);
@@ -479,7 +470,7 @@ int mps_terminate(const struct call *call, long long session)
 	if (r)
 		return call_fail(call, r, text);
 	if (call->json)
-		return print_document(json_pack("{sI}", "session", (json_int_t)session));
+		return command_print(json_pack("{sI}", "session", (json_int_t)session));
 	puts("0");
 	return manual_flush(stdout);
 }
@@ -518,7 +509,7 @@ int mps_order(const struct call *call)
 	if (!root)
 		return code;
 	if (call->json)
-		return print_document(root);
+		return command_print(root);
 	if (!call->position && *field_text(root, "text", ""))
 		puts(field_text(root, "text", ""));
 	json_decref(root);
