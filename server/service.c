@@ -355,7 +355,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	daemon->greeting = timer_new(loop, visitor_take_turn, daemon);
 	daemon->turn_end = turn_end_new(loop, &turn_end_steps, daemon);
-	log_bug_on(!daemon->stop_timer || !daemon->greeting || !daemon->turn_end);
+	log_bug_on(!daemon->turn_end);
 	overdue_init(&daemon->crew);
 	keeping_init(daemon);
 	device_drain_init(daemon);

@@ -669,7 +669,6 @@ static struct arrival *arrival_new(struct daemon *daemon, struct connection *con
 	arrival->refs = 1;
 	arrival->begun_us = timer_now_us();
 	arrival->look = timer_new(daemon->loop, on_look, arrival);
-	log_bug_on(!arrival->look);
 	return arrival;
 }
 

@@ -59,7 +59,6 @@ static struct order *order_new(struct caller *caller, struct session *session, e
 		.id = caller->request.id,
 		.ours = quota_is_operator(caller->guest.uid)};
 	order->look = timer_new(session->daemon->loop, look, order);
-	log_bug_on(!order->look);
 	caller->awaited_id = order->id;
 	session->order = order;
 	return order;
@@ -153,7 +152,6 @@ static void begin_lock(struct caller *caller, struct session *session, uint64_t 
 	session_pause(session, true, order->ours);
 	if (limit_ms) {
 		order->limit = timer_new(session->daemon->loop, on_limit, order);
-		log_bug_on(!order->limit);
 		timer_start(order->limit, limit_ms);
 	}
 	look_at_lock(order);

@@ -87,7 +87,6 @@ void turn_init(struct daemon *daemon)
 	daemon->turns = calloc(1, sizeof(*daemon->turns));
 	log_bug_on(!daemon->turns);
 	daemon->turns->timer = timer_new(daemon->loop, on_turn, daemon);
-	log_bug_on(!daemon->turns->timer);
 }
 
 void turn_deinit(struct daemon *daemon)

@@ -415,7 +415,6 @@ void compiling_init(struct daemon *daemon)
 	daemon->compiling.at_a_time =
 		(unsigned)environment_number("FRMPS_COMPILATIONS", default_at_a_time(), 1, COMPILERS_MOST);
 	daemon->compiling.idle = timer_new(daemon->loop, on_idle, daemon);
-	log_bug_on(!daemon->compiling.idle);
 }
 
 void compiling_deinit(struct daemon *daemon)

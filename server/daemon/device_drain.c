@@ -588,7 +588,6 @@ void device_drain_init(struct daemon *daemon)
 	log_bug_on(!drain);
 	drain->daemon = daemon;
 	drain->look = timer_new(daemon->loop, on_look, drain);
-	log_bug_on(!drain->look);
 	daemon->drain = drain;
 }
 

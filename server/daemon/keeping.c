@@ -93,7 +93,6 @@ void keeping_ready(struct daemon *daemon)
 void keeping_init(struct daemon *daemon)
 {
 	daemon->keeper_timer = timer_new(daemon->loop, on_timer, daemon);
-	log_bug_on(!daemon->keeper_timer);
 }
 
 void keeping_deinit(struct daemon *daemon)

@@ -214,7 +214,7 @@ void lending_borrow(struct request *request, lending_end_fn *end_call)
 	request->place = REQUEST_AT_LENDER;
 	find_next(borrowing);
 	borrowing->timer = timer_new(request->session->daemon->loop, on_timer, borrowing);
-	r = borrowing->timer ? ask(borrowing) : -ENOMEM;
+	r = ask(borrowing);
 	if (!r)
 		timer_start(borrowing->timer, LENDING_PATIENCE_MS);
 	if (r < 0)

@@ -361,10 +361,6 @@ static struct listener *allocate(struct daemon *daemon)
 	if (!listener)
 		return NULL;
 	listener->timer = timer_new(daemon->loop, on_timer, listener);
-	if (!listener->timer) {
-		free(listener);
-		return NULL;
-	}
 	listener->daemon = daemon;
 	listener->lock = listener->spare = -1;
 	find_spare(listener);

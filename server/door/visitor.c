@@ -347,7 +347,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	visitor->connection = connection_new(
 		daemon->loop, CONNECTION_OUTSIDE, socket, SESSION_QUEUE_MAX, on_message, on_closed, visitor);
 	visitor->timer = timer_new(daemon->loop, on_timer, visitor);
-	if (!visitor->connection || !visitor->timer)
+	if (!visitor->connection)
 		visitor_free(visitor);
 	else
 		timer_start(visitor->timer, VISITOR_PATIENCE_MS);

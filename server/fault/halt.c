@@ -168,7 +168,6 @@ static struct timer *timer_of(struct domain *domain)
 
 	if (!promotion->halt_timer)
 		promotion->halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
-	log_bug_on(!promotion->halt_timer);
 	return promotion->halt_timer;
 }
 

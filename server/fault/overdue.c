@@ -6,7 +6,6 @@
 
 #include "server/fault/promote.h"
 #include "server/incident/incident.h"
-#include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/worker/crew.h"
@@ -123,7 +122,6 @@ void overdue_came_up(struct crew *crew)
 void overdue_init(struct crew *crew)
 {
 	crew->overdue_timer = timer_new(crew->loop, overdue_look, crew);
-	log_bug_on(!crew->overdue_timer);
 }
 
 void overdue_deinit(struct crew *crew)

@@ -114,6 +114,5 @@ void time_limit_watch(struct domain *domain)
 	if (!domain->daemon->config->max_kernel_seconds || promotion->time_limit_timer)
 		return;
 	promotion->time_limit_timer = timer_new(domain->daemon->loop, on_timer, domain);
-	log_bug_on(!promotion->time_limit_timer);
 	timer_start(promotion->time_limit_timer, interval_ms(domain));
 }

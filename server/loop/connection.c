@@ -341,16 +341,13 @@ struct connection *connection_new(struct uv_loop_s *loop, enum connection_peer p
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 
-	if (connection)
-		connection->again = timer_new(loop, on_again, connection);
-	if (!connection || !connection->again || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
+	if (!connection || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
 		uv_poll_init(loop, &connection->handle, socket) < 0) {
-		if (connection)
-			timer_free(connection->again);
 		free(connection);
 		close_socket(socket, peer);
 		return NULL;
 	}
+	connection->again = timer_new(loop, on_again, connection);
 	connection->turn_end = turn_end_of(loop);
 	log_bug_on(!connection->turn_end);
 	connection->member = (struct turn_end_member){.send = send_all, .take_off = take_off};

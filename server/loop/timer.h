@@ -9,7 +9,7 @@
 struct uv_loop_s;
 struct timer;
 
-/** A timer that calls fire(context) at its end. NULL when out of memory. */
+/** A timer that calls fire(context) at its end. */
 struct timer *timer_new(struct uv_loop_s *loop, void (*fire)(void *context), void *context);
 /** Starts (again): fires once, @milliseconds from now. */
 void timer_start(struct timer *timer, uint64_t milliseconds);

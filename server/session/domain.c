@@ -170,12 +170,6 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	window_set_init(&domain->windows, daemon->heritage->number, daemon_devices(daemon));
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);
-	if (!domain->respawn || !domain->idle) {
-		timer_free(domain->respawn);
-		timer_free(domain->idle);
-		free(domain);
-		return NULL;
-	}
 	TAILQ_INSERT_TAIL(&daemon->domains, domain, link);
 	return domain;
 }

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "protocol/wire.h"
-#include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
@@ -125,7 +124,6 @@ void exports_init(struct exports *exports, struct uv_loop_s *loop)
 {
 	TAILQ_INIT(&exports->all);
 	exports->timer = timer_new(loop, on_timer, exports);
-	log_bug_on(!exports->timer);
 }
 
 void exports_deinit(struct exports *exports)

@@ -246,7 +246,6 @@ void handouts_init(struct handouts *handouts, struct uv_loop_s *loop)
 	TAILQ_INIT(&handouts->accounts);
 	handouts->count = 0;
 	handouts->timer = timer_new(loop, on_timer, handouts);
-	log_bug_on(!handouts->timer);
 }
 
 void handouts_deinit(struct handouts *handouts)

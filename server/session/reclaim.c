@@ -26,7 +26,6 @@ void reclaim_init(struct daemon *daemon)
 {
 	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon),
 		.limit = timer_new(daemon->loop, on_timer, daemon)};
-	log_bug_on(!daemon->reclaim.timer || !daemon->reclaim.limit);
 	TAILQ_INIT(&daemon->reclaim.waiting);
 }
 

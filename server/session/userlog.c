@@ -69,10 +69,6 @@ static struct userlog_user *begin(struct daemon *daemon, uid_t uid)
 	if (!user)
 		return NULL;
 	user->timer = timer_new(daemon->loop, on_timer, user);
-	if (!user->timer) {
-		free(user);
-		return NULL;
-	}
 	user->daemon = daemon;
 	user->uid = uid;
 	TAILQ_INSERT_TAIL(&daemon->userlog.users, user, link);

@@ -413,7 +413,6 @@ static struct move *move_new(struct session *session, struct domain *to)
 	move->to = to;
 	move->begun_us = timer_now_us();
 	move->limit = timer_new(session->daemon->loop, on_limit, move);
-	log_bug_on(!move->limit);
 	session->move = to->arrival = move;
 	return move;
 }

@@ -309,10 +309,8 @@ static void tell_later(struct session *session, struct holding *entry)
 		return;
 	entry->is_untold = true;
 	session->holdings.untold++;
-	if (!domain->telling) {
+	if (!domain->telling)
 		domain->telling = timer_new(domain->daemon->loop, on_later, domain);
-		log_bug_on(!domain->telling);
-	}
 	if (!timer_running(domain->telling))
 		timer_start(domain->telling, LATER_MS);
 }

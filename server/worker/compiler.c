@@ -165,7 +165,7 @@ int compiler_start(struct crew *crew, uid_t uid, unsigned arch, struct compiler 
 	compiler->connection = connection_new(
 		crew->loop, CONNECTION_OUTSIDE, pair[0], QUEUE_MAX, on_message, on_closed, compiler);
 	compiler->timer = timer_new(crew->loop, on_late, compiler);
-	if (compiler->connection && compiler->timer) {
+	if (compiler->connection) {
 		r = start(compiler, pair[1]);
 	} else {
 		close(pair[1]);

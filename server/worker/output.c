@@ -118,7 +118,7 @@ static int listen_to(struct worker *worker, int fd)
 	worker->output = output;
 	output->watch = watch_new(worker->crew->loop, fd, on_readable, output);
 	output->timer = timer_new(worker->crew->loop, on_minute, output);
-	if (output->watch && output->timer)
+	if (output->watch)
 		return 0;
 	output_free(worker);
 	return -ENOMEM;

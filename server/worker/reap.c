@@ -39,6 +39,5 @@ void reap_await(struct worker *worker)
 		return;
 	worker->still = 0;
 	worker->reap_timer = timer_new(worker->crew->loop, reap_look, worker);
-	if (worker->reap_timer)
-		timer_start(worker->reap_timer, LOOK_MS);
+	timer_start(worker->reap_timer, LOOK_MS);
 }
