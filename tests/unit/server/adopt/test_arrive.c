@@ -79,17 +79,6 @@ static void hang_up(void)
 	socket_of_tool = -1;
 }
 
-/* Return: whether there was anything to hear: fake->message */
-static bool receive(void)
-{
-	packet_close_fds(&fake->packet);
-	if (socket_of_tool < 0 || packet_receive(socket_of_tool, &fake->packet))
-		return false;
-	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
-	ck_assert_uint_eq(fake->message.type, WIRE_HANDOVER);
-	return true;
-}
-
 /* @fds: stay the caller's */
 static void say(enum handover_step step, uint32_t count, const int *fds, unsigned fd_count)
 {
@@ -140,8 +129,8 @@ static void save(void)
 	file_count = 0;
 	visit(HANDOVER_SAVE);
 	while (file_count < wanted) {
-		pair_play_all();
-		if (receive())
+		pair_play_all(NULL);
+		if (pair_hear(socket_of_tool))
 			keep_received(&wanted);
 		else
 			fake_skip(fake);
@@ -151,8 +140,8 @@ static void save(void)
 		if (is_memory(files[i]))
 			files[i] = copy_file(files[i]);
 	say(HANDOVER_REPLY, 0, NULL, 0);
-	while (!receive()) {
-		pair_play_all();
+	while (!pair_hear(socket_of_tool)) {
+		pair_play_all(NULL);
 		fake_skip(fake);
 	}
 	hang_up();
@@ -186,9 +175,9 @@ static void leave_both(void)
 {
 	for (int i = 0; i < PAIR; i++)
 		pair_leave(i);
-	pair_play_all();
+	pair_play_all(NULL);
 	while (!is_empty() && fake_skip(fake))
-		pair_play_all();
+		pair_play_all(NULL);
 }
 
 static void read_bundle(struct handover *handover)
@@ -302,7 +291,7 @@ static void go_on(void)
 
 static bool tool_one(void)
 {
-	if (is_over || !receive())
+	if (is_over || !pair_hear(socket_of_tool))
 		return false;
 	ck_assert_uint_eq(fake->message.handover.step, HANDOVER_REPLY);
 	code = fake->message.handover.code;
@@ -314,23 +303,12 @@ static bool tool_one(void)
 	return true;
 }
 
-static bool play_one(void)
-{
-	return pair_play_one() || tool_one();
-}
-
-static void play_all(void)
-{
-	while (play_one())
-		continue;
-}
-
 /* Until the tool has nothing more to do. */
 static void finish(void)
 {
-	play_all();
+	pair_play_all(tool_one);
 	for (int i = 0; !is_over && i < 100000 && fake_skip(fake); i++)
-		play_all();
+		pair_play_all(tool_one);
 	ck_assert(is_over);
 }
 
@@ -344,9 +322,9 @@ static bool are_at_rest(void)
 
 static void settle(void)
 {
-	play_all();
+	pair_play_all(tool_one);
 	for (int i = 0; !is_empty() && !are_at_rest() && i < 100000 && fake_skip(fake); i++)
-		play_all();
+		pair_play_all(tool_one);
 	ck_assert(is_empty() || are_at_rest());
 }
 
@@ -429,7 +407,7 @@ TEST(restore, who_is_there_stays)
 	/* As in a service that has just begun. */
 	fake_domain(fake)->windows.next = fake_domain(fake)->windows.first;
 	fake_hello(fake, &other);
-	pair_play_all();
+	pair_play_all(NULL);
 	fake_welcome(fake, &other);
 	number = fake_session(fake, 0)->number;
 	visit(HANDOVER_RESTORE);
@@ -484,8 +462,8 @@ TEST_LOOP(refused, a_bundle_that_is_none_is_refused, 0, 4)
 
 	ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	if (_i == 1)
 		ck_assert_int_eq(ftruncate(garbage, 1 << 20), 0);
 	if (_i < 2)
@@ -506,12 +484,12 @@ TEST_LOOP(refused, it_is_the_bundle_that_was_asked_about, 0, 2)
 	const uint64_t number = 4711;
 
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	if (_i) {
 		ask();
-		pair_play_all();
-		ck_assert(receive());
+		pair_play_all(NULL);
+		ck_assert(pair_hear(socket_of_tool));
 		ck_assert_int_eq(fake->message.handover.code, 0);
 		change_bundle(
 			of_head(sizeof(struct handover_head) + offsetof(struct handover_member, number)),
@@ -528,11 +506,11 @@ TEST_LOOP(refused, descriptors_are_as_many_as_promised, 0, 3)
 	struct wire_message message = {.type = WIRE_HANDOVER};
 
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	ask();
-	pair_play_all();
-	ck_assert(receive());
+	pair_play_all(NULL);
+	ck_assert(pair_hear(socket_of_tool));
 	message.handover = (struct wire_handover){.step = HANDOVER_GIVE,
 		.files = file_count + (_i == 0) - (_i == 1),
 		/* One that is in the shared table comes from a device. */
@@ -547,11 +525,11 @@ TEST(refused, more_descriptors_are_too_many)
 	int more[WIRE_FDS_MAX];
 
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	ask();
-	pair_play_all();
-	ck_assert(receive());
+	pair_play_all(NULL);
+	ck_assert(pair_hear(socket_of_tool));
 	say(HANDOVER_GIVE, file_count, &bundle, 1);
 	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
 		more[i] = bundle;
@@ -570,21 +548,21 @@ TEST_LOOP(refused, what_was_not_awaited_is_refused, 0, 4 * (HANDOVER_REPLY + 1))
 	const enum handover_step step = (enum handover_step)(_i % (HANDOVER_REPLY + 1));
 
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	if (before >= 1)
 		ask();
-	pair_play_all();
+	pair_play_all(NULL);
 	if (before >= 1)
-		ck_assert(receive());
+		ck_assert(pair_hear(socket_of_tool));
 	if (before >= 2)
 		say(HANDOVER_GIVE, file_count, &bundle, 1);
 	if (before >= 3)
 		give_files();
-	pair_play_all();
-	while (before >= 3 && !receive())
+	pair_play_all(NULL);
+	while (before >= 3 && !pair_hear(socket_of_tool))
 		if (fake_skip(fake))
-			pair_play_all();
+			pair_play_all(NULL);
 	/* That is the next step; a question may be asked again. */
 	if ((before < 2 && step == HANDOVER_ASK) || (before == 1 && step == HANDOVER_GIVE) ||
 		(before == 2 && step == HANDOVER_FILES) || (before == 3 && step == HANDOVER_TAKE)) {
@@ -603,8 +581,8 @@ TEST(refused, one_comes_at_a_time)
 	int first;
 
 	visit(HANDOVER_RESTORE);
-	pair_play_all();
-	receive();
+	pair_play_all(NULL);
+	pair_hear(socket_of_tool);
 	first = socket_of_tool;
 	visit(HANDOVER_RESTORE);
 	finish();
@@ -638,7 +616,7 @@ TEST(refused, files_are_no_device)
 static bool play_steps(int count)
 {
 	for (int i = 0; i < count; i++)
-		while (!play_one())
+		while (!pair_play_one(tool_one))
 			if (is_over || !fake_skip(fake))
 				return false;
 	return true;
@@ -738,7 +716,7 @@ static void restore_damaged(bool are_files, bool has_next_life)
 
 	set_up();
 	fake_hello(fake, &other);
-	pair_play_all();
+	pair_play_all(NULL);
 	fake_welcome(fake, &other);
 	if (are_files)
 		mix_files();
@@ -748,9 +726,9 @@ static void restore_damaged(bool are_files, bool has_next_life)
 	finish();
 	if (has_next_life)
 		ck_assert_int_eq(fake_come_back(fake), 0);
-	pair_play_all();
+	pair_play_all(NULL);
 	fake_request(fake, &other, &create, -1);
-	pair_play_all();
+	pair_play_all(NULL);
 	ck_assert_int_eq(fake_expect(fake, other.socket, WIRE_REPLY)->reply.code, 0);
 	fake_leave(fake, &other);
 	tear_down();

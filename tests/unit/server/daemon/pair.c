@@ -31,14 +31,25 @@ static void start_up(struct fake_child *child)
 
 static struct fake_play play = {.mapped = mapped, .start = start_up, .answer = answer};
 
-bool pair_play_one(void)
+bool pair_play_one(bool (*beside)(void))
 {
-	return fake_play_one(fake, &play);
+	return fake_play_one(fake, &play) || (beside && beside());
 }
 
-void pair_play_all(void)
+void pair_play_all(bool (*beside)(void))
 {
-	fake_play_all(fake, &play);
+	while (pair_play_one(beside))
+		continue;
+}
+
+bool pair_hear(int socket)
+{
+	packet_close_fds(&fake->packet);
+	if (socket < 0 || packet_receive(socket, &fake->packet))
+		return false;
+	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+	ck_assert_uint_eq(fake->message.type, WIRE_HANDOVER);
+	return true;
 }
 
 /*
@@ -60,7 +71,7 @@ void pair_leave(int i)
 void pair_ask(int i, struct wire_message *message)
 {
 	fake_request(fake, &pair[i], message, -1);
-	pair_play_all();
+	pair_play_all(NULL);
 	fake_expect(fake, pair[i].socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
 }
@@ -88,7 +99,7 @@ static void share(void)
 	pair_ask(1, &import);
 	map_shared(1);
 	fake_tell(fake);
-	pair_play_all();
+	pair_play_all(NULL);
 }
 
 void pair_new(void)
@@ -103,11 +114,11 @@ void pair_new(void)
 
 void pair_join(void)
 {
-	pair_play_all();
+	pair_play_all(NULL);
 	for (int i = 0; i < PAIR; i++) {
 		pair_is_gone[i] = false;
 		fake_hello(fake, &pair[i]);
-		pair_play_all();
+		pair_play_all(NULL);
 		fake_welcome(fake, &pair[i]);
 		pair_numbers[i] = fake_session(fake, (unsigned)i)->number;
 	}
@@ -118,7 +129,7 @@ void pair_free(void)
 {
 	for (int i = 0; i < PAIR; i++)
 		pair_leave(i);
-	pair_play_all();
+	pair_play_all(NULL);
 	end();
 }
 

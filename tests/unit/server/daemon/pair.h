@@ -37,9 +37,12 @@ void pair_join(void);
 /** Ends all of it. */
 void pair_free(void);
 
-/** The next thing that a child has to do. Return: whether there was any */
-bool pair_play_one(void);
-void pair_play_all(void);
+/** The next thing that a child has to do, or whoever is behind a message. @beside: does one thing
+ * of the latter; NULL: there is nobody. Return: whether there was any */
+bool pair_play_one(bool (*beside)(void));
+void pair_play_all(bool (*beside)(void));
+/** Return: whether there is a message on a socket, which may be -1: fake->message */
+bool pair_hear(int socket);
 
 /** Return: NULL: there is no such session any more */
 struct session *pair_session(int i);

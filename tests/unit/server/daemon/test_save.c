@@ -108,25 +108,11 @@ static void hear(const struct wire_handover *what)
 /* Return: whether there was anything to hear */
 static bool hear_one(void)
 {
-	packet_close_fds(&fake->packet);
-	if (tool.socket < 0 || packet_receive(tool.socket, &fake->packet))
+	if (!pair_hear(tool.socket))
 		return false;
-	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
-	ck_assert_uint_eq(fake->message.type, WIRE_HANDOVER);
 	hear(&fake->message.handover);
 	packet_close_fds(&fake->packet);
 	return true;
-}
-
-static bool play_one(void)
-{
-	return pair_play_one() || hear_one();
-}
-
-static void play_all(void)
-{
-	while (play_one())
-		continue;
 }
 
 /* Another tool comes. */
@@ -156,9 +142,9 @@ static void give(int i)
 {
 	tool.is_silent = true;
 	begin(i);
-	play_all();
+	pair_play_all(hear_one);
 	while ((!tool.files || tool.got < tool.files) && !tool.is_answered && fake_skip(fake))
-		play_all();
+		pair_play_all(hear_one);
 	ck_assert_msg(!tool.is_answered, "%s", tool.text);
 }
 
@@ -173,9 +159,9 @@ static bool are_at_rest(void)
 /* All that are there go on. */
 static void settle(void)
 {
-	play_all();
+	pair_play_all(hear_one);
 	for (int i = 0; !are_at_rest() && i < 100000 && fake_skip(fake); i++)
-		play_all();
+		pair_play_all(hear_one);
 	ck_assert(are_at_rest());
 	for (int i = 0; i < PAIR; i++)
 		if (!pair_is_gone[i])
@@ -222,7 +208,7 @@ TEST_LOOP(save, all_are_saved_and_go_on, 0, PAIR)
 		ck_assert_uint_eq(pair_session(i)->memory, SESSION_MEMORY_LEAVES);
 		fake_request(fake, &pair[i], &create, -1);
 	}
-	play_all();
+	pair_play_all(hear_one);
 	for (int i = 0; i < PAIR; i++)
 		fake_expect_nothing(fake, pair[i].socket);
 	say(HANDOVER_REPLY, 0, "");
@@ -247,7 +233,7 @@ TEST(save, who_ends_while_the_tool_stores_is_saved)
 	give(0);
 	for (int i = 0; i < PAIR; i++)
 		pair_leave(i);
-	play_all();
+	pair_play_all(hear_one);
 	say(HANDOVER_REPLY, 0, "");
 	expect_saved(PAIR);
 }
@@ -320,7 +306,7 @@ TEST(save, a_silent_tool_is_not_waited_for)
 	give(0);
 	for (unsigned ms = 0; fake->daemon.departure && ms < SILENCE_MS; ms += (unsigned)fake->skipped_ms) {
 		fake->skipped_ms = 0;
-		play_all();
+		pair_play_all(hear_one);
 		fake_skip(fake);
 	}
 	expect_not_saved("has gone");
@@ -328,7 +314,7 @@ TEST(save, a_silent_tool_is_not_waited_for)
 
 static void expect_refused(const char *why)
 {
-	play_all();
+	pair_play_all(hear_one);
 	ck_assert(tool.is_answered);
 	ck_assert_int_ne(tool.code, 0);
 	ck_assert_msg(strstr(tool.text, why), "%s", tool.text);
@@ -367,7 +353,7 @@ TEST(save, who_is_beginning_is_not_saved)
 		continue;
 	ck_assert(tool.is_answered);
 	ck_assert_msg(strstr(tool.text, "not served now"), "%s", tool.text);
-	pair_play_all();
+	pair_play_all(NULL);
 	fake_leave(fake, &third);
 }
 
@@ -424,13 +410,13 @@ TEST_LOOP(deaths, all_others_go_on, 0, STEPS *PAIR_DEATHS)
 		return;
 	begin(0);
 	for (int i = 0; i < _i / PAIR_DEATHS && !is_over(); i++)
-		while (!play_one() && !is_over())
+		while (!pair_play_one(hear_one) && !is_over())
 			fake_skip(fake);
 	pair_die(death, hang_up);
 	settle();
 	if (tool.socket >= 0)
 		while (!tool.is_answered && fake_skip(fake))
-			play_all();
+			pair_play_all(hear_one);
 	settle();
 	if (death == PAIR_DEATH_NONE)
 		ck_assert_msg(!tool.code, "%s", tool.text);

@@ -45,13 +45,13 @@ static void unmap_shared(int i)
 
 	pair_ask(i, &unmap);
 	fake_tell(fake);
-	pair_play_all();
+	pair_play_all(NULL);
 }
 
 static void send_away(void)
 {
 	ck_assert_ptr_null(swap_begin(pair_session(0), SWAP_AT_REST, on_done, NULL));
-	pair_play_all();
+	pair_play_all(NULL);
 	for (int i = 0; i < PAIR; i++)
 		ck_assert_uint_eq(pair_session(i)->memory, SESSION_MEMORY_AWAY);
 }
@@ -59,10 +59,10 @@ static void send_away(void)
 /* All that are there go on. */
 static void settle(void)
 {
-	pair_play_all();
+	pair_play_all(NULL);
 	for (int i = 0; i < PAIR; i++)
 		while (pair_session(i) && !pair_is_at_rest(i) && fake_skip(fake))
-			pair_play_all();
+			pair_play_all(NULL);
 }
 
 static void bring_back(int i)
@@ -79,7 +79,7 @@ TEST_LOOP(lost, who_has_it_ends, 0, 2)
 	unmap_shared(0);
 	send_away();
 	pair_leave(1);
-	pair_play_all();
+	pair_play_all(NULL);
 	ck_assert_ptr_null(pair_session(1));
 	bring_back(0);
 	ck_assert_ptr_null(pair_session(0));
@@ -94,9 +94,9 @@ TEST(lives, who_has_it_ends_in_the_next_life)
 	unmap_shared(0);
 	send_away();
 	pair_leave(1);
-	pair_play_all();
+	pair_play_all(NULL);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	pair_play_all();
+	pair_play_all(NULL);
 	bring_back(0);
 	ck_assert_ptr_null(pair_session(0));
 	ck_assert_int_eq(word_acquire(&pair[0].view.server->state), SHM_SESSION_CLOSED);
