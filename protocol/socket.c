@@ -194,6 +194,16 @@ int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds,
 	return n < 0 ? send_error(errno) : 0;
 }
 
+int message_receive(int socket, struct packet *packet, struct wire_message *message)
+{
+	int r = packet_receive(socket, packet);
+
+	if (r || !wire_decode(packet->bytes, packet->length, message))
+		return r;
+	packet_close_fds(packet);
+	return PACKET_E_INVALID;
+}
+
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count)
 {
 	size_t length;

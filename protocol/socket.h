@@ -51,6 +51,9 @@ int packet_take_fd(struct packet *packet, unsigned index);
  * Return: 0, PACKET_E_*, -errno.
  */
 int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count);
+/** Receives a packet with a message, which points into the packet. Return: as packet_receive();
+ * PACKET_E_INVALID, without descriptors, if it is no message */
+int message_receive(int socket, struct packet *packet, struct wire_message *ret_message);
 /** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*,
  * -errno.
  */

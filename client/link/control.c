@@ -126,9 +126,7 @@ static CUresult hand_over(int socket, const struct backing *file, struct control
 
 	packet_close_fds(&answer->packet);
 	if (r == 0)
-		r = packet_receive(socket, &answer->packet);
-	if (r == 0)
-		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
+		r = message_receive(socket, &answer->packet, &answer->message);
 	if (r != 0 || answer->message.type != WIRE_REPLY)
 		return CUDA_ERROR_ILLEGAL_STATE;
 	if (answer->message.reply.code)

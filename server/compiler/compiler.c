@@ -321,14 +321,11 @@ static int handle_request(struct compiler *compiler)
 /* 0: go on; PACKET_E_CLOSED: leave; else a failure. */
 static int serve_one(struct compiler *compiler)
 {
-	int result = packet_receive(compiler->socket, &compiler->packet);
+	int result = message_receive(compiler->socket, &compiler->packet, &compiler->request);
 
 	if (result)
 		return result;
-	if (wire_decode(compiler->packet.bytes, compiler->packet.length, &compiler->request))
-		result = -EPROTO;
-	else
-		result = handle_request(compiler);
+	result = handle_request(compiler);
 	packet_close_fds(&compiler->packet);
 	return result;
 }

@@ -117,14 +117,11 @@ static int handle_request(struct keeper *keeper)
  * the keeper. */
 static int serve_one(struct keeper *keeper)
 {
-	int result = packet_receive(keeper->socket, &keeper->packet);
+	int result = message_receive(keeper->socket, &keeper->packet, &keeper->request);
 
 	if (result)
 		return result;
-	if (wire_decode(keeper->packet.bytes, keeper->packet.length, &keeper->request))
-		result = -EPROTO;
-	else
-		result = handle_request(keeper);
+	result = handle_request(keeper);
 	packet_close_fds(&keeper->packet);
 	return result;
 }

@@ -67,8 +67,7 @@ static enum wire_type say_hello(int fd)
 
 	ck_assert_int_eq(message_send(fd, &hello, NULL, 0), 0);
 	ck_assert_int_eq(poll(&wait, 1, ANSWER_MS), 1);
-	ck_assert_int_eq(packet_receive(fd, &packet), 0);
-	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &answer), 0);
+	ck_assert_int_eq(message_receive(fd, &packet, &answer), 0);
 	packet_close_fds(&packet);
 	return answer.type;
 }

@@ -78,8 +78,7 @@ static void step_by_hand(void)
 	if (!has_message(control[0]))
 		return;
 	job = job_new(&by_hand);
-	ck_assert_int_eq(packet_receive(control[0], &job->packet), 0);
-	ck_assert_int_eq(wire_decode(job->packet.bytes, job->packet.length, &job->message), 0);
+	ck_assert_int_eq(message_receive(control[0], &job->packet, &job->message), 0);
 	ck_assert_int_eq(executor_handle(&by_hand, job), 0);
 }
 
@@ -87,8 +86,7 @@ static void receive(enum wire_type type)
 {
 	while (by_hand.ops && !has_message(control[1]))
 		step_by_hand();
-	ck_assert_int_eq(packet_receive(control[1], &answer), 0);
-	ck_assert_int_eq(wire_decode(answer.bytes, answer.length, &message), 0);
+	ck_assert_int_eq(message_receive(control[1], &answer, &message), 0);
 	ck_assert_msg(
 		message.type == type, "%s instead of %s", wire_type_name(message.type), wire_type_name(type));
 }

@@ -238,8 +238,7 @@ static struct job *new_job(enum wire_type type, uint32_t graph)
 
 static CUresult answer(void)
 {
-	ck_assert_int_eq(packet_receive(fixture.control[1], &packet), 0);
-	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &message), 0);
+	ck_assert_int_eq(message_receive(fixture.control[1], &packet, &message), 0);
 	ck_assert_int_eq(message.type, WIRE_REPLY);
 	return (CUresult)message.reply.code;
 }

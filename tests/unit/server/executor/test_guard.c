@@ -163,8 +163,7 @@ static CUresult read_code(void)
 	static struct packet packet;
 	struct wire_message reply;
 
-	ck_assert_int_eq(packet_receive(control[1], &packet), 0);
-	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &reply), 0);
+	ck_assert_int_eq(message_receive(control[1], &packet, &reply), 0);
 	ck_assert_int_eq(reply.type, WIRE_REPLY);
 	return (CUresult)reply.reply.code;
 }

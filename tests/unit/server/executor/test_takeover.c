@@ -607,8 +607,7 @@ static void activate_both(void)
 	job->message.activate =
 		(struct wire_activate){.generation = 2, .sessions = {sessions, 2}, .reason = ""};
 	takeover_handle(job);
-	ck_assert_int_eq(packet_receive(fixture.control[1], &packet), 0);
-	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &reply), 0);
+	ck_assert_int_eq(message_receive(fixture.control[1], &packet, &reply), 0);
 	ck_assert_int_eq(reply.type, WIRE_REPLY);
 	ck_assert_int_eq(reply.reply.code, CUDA_SUCCESS);
 	ck_assert_uint_eq(reply.reply.values.count, 2);

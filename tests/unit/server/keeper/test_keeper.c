@@ -28,9 +28,7 @@ static struct {
 
 static void receive(void)
 {
-	ck_assert_int_eq(packet_receive(daemon_end.socket, &daemon_end.packet), 0);
-	ck_assert_int_eq(
-		wire_decode(daemon_end.packet.bytes, daemon_end.packet.length, &daemon_end.answer), 0);
+	ck_assert_int_eq(message_receive(daemon_end.socket, &daemon_end.packet, &daemon_end.answer), 0);
 	daemon_end.fd = packet_take_fd(&daemon_end.packet, 0);
 	ck_assert_uint_le(daemon_end.packet.fd_count, 1);
 }
