@@ -266,10 +266,12 @@ const char *admit_refuses(struct daemon *daemon, const struct handover *handover
 		if (why && i)
 			why = swap_name_obstacle(member->number, head.pid, why);
 	}
-	if (!why && may_be_alone && !are_windows_free(handover, members))
+	if (why || are_windows_free(handover, members))
+		return why;
+	if (may_be_alone)
 		why = part_from_others(daemon, handover, members, ret_code);
-	if (!why && !are_windows_free(handover, members))
-		why = "its addresses are another program's on the other device, or taken there for its own "
-		      "pinned memory";
-	return why;
+	if (why || (may_be_alone && are_windows_free(handover, members)))
+		return why;
+	return "its addresses are another program's on the other device, or taken there for its own pinned "
+	       "memory";
 }

@@ -42,15 +42,12 @@
 #define STAY_US	  UINT64_C(5000000)
 #define MAKING_US UINT64_C(60000000)
 
-/* In the place of a device: files. */
-#define FROM_FILES UINT32_MAX
-
 enum arrive_step { ARRIVE_LISTENS, ARRIVE_LOOKS, ARRIVE_GATHERS, ARRIVE_MAKES, ARRIVE_READY };
 
 struct arrival {
 	struct daemon *daemon;
 	struct connection *connection;
-	uint32_t from; /* a device, or FROM_FILES */
+	uint32_t from; /* a device, or HANDOVER_NO_DEVICE */
 	enum arrive_step step;
 	struct transfer transfer;
 	struct handover handover; /* the latest bundle */
@@ -66,7 +63,7 @@ struct arrival {
 
 static bool is_from_files(const struct arrival *arrival)
 {
-	return arrival->from == FROM_FILES;
+	return arrival->from == HANDOVER_NO_DEVICE;
 }
 
 static void enter(struct arrival *arrival, enum arrive_step step, uint64_t limit_us)
@@ -675,17 +672,17 @@ static struct arrival *arrival_new(struct daemon *daemon, struct connection *con
 void arrive_begin(struct daemon *daemon, struct connection *connection, const struct wire_message *message)
 {
 	const struct wire_handover *what = &message->handover;
-	const uint32_t from = what->step == HANDOVER_RESTORE ? FROM_FILES : what->device;
+	const uint32_t from = what->step == HANDOVER_RESTORE ? HANDOVER_NO_DEVICE : what->device;
 	const struct wire_handover later = {.step = HANDOVER_REPLY,
 		.code = CUDA_ERROR_NOT_READY,
 		.text = "another program is just coming to the other device; try again"};
 
-	if (from != FROM_FILES && !is_ours(daemon, what)) {
+	if (from != HANDOVER_NO_DEVICE && !is_ours(daemon, what)) {
 		connection_shutdown(connection);
 		return;
 	}
 	/* The same giver begins anew. */
-	if (daemon->arrival && daemon->arrival->from == from && from != FROM_FILES)
+	if (daemon->arrival && daemon->arrival->from == from && from != HANDOVER_NO_DEVICE)
 		fail(daemon->arrival, CUDA_ERROR_NOT_READY, "its giver has begun anew");
 	if (daemon->arrival) {
 		handover_say(connection, &later, NULL);

@@ -1,11 +1,10 @@
-// See inventory.h.
+// See adoption.h.
 
-#include "server/adopt/inventory.h"
+#include "server/adopt/adoption.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adopt/repeat.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"

@@ -1,7 +1,6 @@
 // Sessions and their holdings from records. See adoption.h.
 
 #include "server/adopt/adoption.h"
-#include "server/adopt/repeat.h"
 #include "server/daemon/depart.h"
 #include "server/daemon/life.h"
 #include "server/daemon/requests.h"

@@ -43,9 +43,6 @@
 #define LET_GO_MS  5000u
 #define TEXT_BYTES 400u
 
-/* In the place of a device: the operator's tool, which saves the set. */
-#define TO_FILES UINT32_MAX
-
 #define SILENT "the other device's daemon does not answer"
 #define ENDS   "it ends, or a program that shares its device memory does"
 
@@ -63,7 +60,7 @@ enum depart_step {
 struct departure {
 	struct daemon *daemon;
 	struct swap_group members; /* the first is the one that was to go */
-	uint32_t to;		   /* a device, or TO_FILES */
+	uint32_t to;		   /* a device, or HANDOVER_NO_DEVICE */
 	enum depart_step step;
 	enum session_memory memory;    /* of all members, from GIVES on, if they are saved */
 	struct connection *connection; /* to the receiver's daemon */
@@ -93,7 +90,7 @@ static void fail(struct departure *departure, const char *text)
 
 static bool is_to_files(const struct departure *departure)
 {
-	return departure->to == TO_FILES;
+	return departure->to == HANDOVER_NO_DEVICE;
 }
 
 /* Why nothing more comes from the other end. */
@@ -677,7 +674,7 @@ static const char *begin_saving(struct daemon *daemon, struct connection *connec
 
 	if (!session || is_over(session))
 		return "there is no such session";
-	departure = begin(session, TO_FILES, &text);
+	departure = begin(session, HANDOVER_NO_DEVICE, &text);
 	if (!departure)
 		return text;
 	departure->connection = connection;

@@ -95,16 +95,6 @@ void device_contain(struct domain *domain, int32_t code, const char *reason)
 	end_domain(domain, code, text);
 }
 
-static bool serves_anybody(const struct daemon *daemon)
-{
-	const struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain_serving(domain))
-			return true;
-	return false;
-}
-
 /* A new process may be denied a device on which others go on: then starting is only tried again. */
 static bool finds_no_device(const struct worker *worker)
 {
@@ -114,7 +104,7 @@ static bool finds_no_device(const struct worker *worker)
 
 	/* An executor that runs as a user from its start may send anything. */
 	return gone && !worker->was_ready && worker->daemon->phase != DAEMON_STARTS &&
-	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !serves_anybody(worker->daemon);
+	       worker->daemon->heritage->run_as != RUN_AS_PROGRAM && !domain_serves_anybody(worker->daemon);
 }
 
 bool device_take_lost(struct worker *worker)

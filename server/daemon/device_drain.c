@@ -400,22 +400,12 @@ static void fill(struct device_drain *drain)
 	enter(drain, DRAIN_FILLS, 0);
 }
 
-static bool serves_anybody(const struct daemon *daemon)
-{
-	const struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain_serving(domain))
-			return true;
-	return false;
-}
-
 bool device_drain_take_back(struct daemon *daemon, const char *reason)
 {
 	struct device_drain *drain = daemon->drain;
 	char what[TEXT_BYTES];
 
-	if (drain->phase != DRAIN_FILLS || serves_anybody(daemon))
+	if (drain->phase != DRAIN_FILLS || domain_serves_anybody(daemon))
 		return false;
 	set_state(daemon, DEVICE_DRAINED);
 	snprintf(what, sizeof(what), "the device stays drained: %s", reason);

@@ -62,6 +62,10 @@ enum handover_step {
 	HANDOVER_REPLY
 };
 
+/* In the place of the device at the other end: the operator's tool, which saves the set in files or
+ * restores it. */
+#define HANDOVER_NO_DEVICE UINT32_MAX
+
 /* Sessions of a bundle: as many as a device can serve, and more. */
 #define HANDOVER_MEMBERS_MOST 1024u
 

@@ -375,8 +375,8 @@ static void queue(struct job *job)
 	atomic_fetch_add_explicit(&job->tenant->carrying, 1, memory_order_relaxed);
 	pthread_mutex_lock(&carriers->lock);
 	TAILQ_INSERT_TAIL(&carriers->queue, job, link);
-	pthread_cond_signal(&carriers->more);
 	pthread_mutex_unlock(&carriers->lock);
+	pthread_cond_signal(&carriers->more);
 }
 
 static void drained(struct job *job)

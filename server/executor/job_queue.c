@@ -87,8 +87,8 @@ void job_queue_append(struct job_queue *queue, struct job *job)
 	pthread_mutex_lock(&queue->lock);
 	job->place = ++queue->places;
 	TAILQ_INSERT_TAIL(&queue->jobs, job, link);
-	pthread_cond_signal(&queue->more);
 	pthread_mutex_unlock(&queue->lock);
+	pthread_cond_signal(&queue->more);
 }
 
 void job_queue_put_back(struct job_queue *queue, struct job *job)
@@ -175,16 +175,16 @@ void job_queue_stop(struct job_queue *queue)
 {
 	pthread_mutex_lock(&queue->lock);
 	queue->stop = true;
-	pthread_cond_signal(&queue->more);
 	pthread_mutex_unlock(&queue->lock);
+	pthread_cond_signal(&queue->more);
 }
 
 void job_queue_wake(struct job_queue *queue)
 {
 	pthread_mutex_lock(&queue->lock);
 	queue->woken = true;
-	pthread_cond_signal(&queue->more);
 	pthread_mutex_unlock(&queue->lock);
+	pthread_cond_signal(&queue->more);
 }
 
 static void sleep_until(struct job_queue *queue, uint64_t at)

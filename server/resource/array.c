@@ -54,11 +54,6 @@ static bool has_memory(const struct holdings *holdings, const struct wire_messag
 	return holdings_has_backed(holdings, message->back_array.array);
 }
 
-static int check_drop(struct check *check, const struct wire_message *message)
-{
-	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
-}
-
 /* The check has found that the array's memory is a part of one mapping. */
 static CUresult find_backing(struct request *request)
 {
@@ -136,4 +131,4 @@ const struct resource resource_array_back = {.check = check_back,
 	.again = memory_again,
 	.has = has_memory,
 	.ids = FRMPS_ARRAY_IDS};
-const struct resource resource_array_drop = {.check = check_drop, .has = has, .drop = drop};
+const struct resource resource_array_drop = {.has = has, .drop = drop};

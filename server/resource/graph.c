@@ -23,11 +23,6 @@ static bool has(const struct holdings *holdings, const struct wire_message *mess
 	return holdings_has_graph(holdings, message->graph.graph);
 }
 
-static int check_drop(struct check *check, const struct wire_message *message)
-{
-	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
-}
-
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
 {
 	(void)values;
@@ -59,4 +54,4 @@ const struct resource resource_graph_make = {.check = check_make,
 	.has = has,
 	.ids = FRMPS_GRAPH_IDS,
 	.costs_no_record = true};
-const struct resource resource_graph_drop = {.check = check_drop, .has = has, .drop = drop};
+const struct resource resource_graph_drop = {.has = has, .drop = drop};

@@ -32,11 +32,6 @@ static bool has(const struct holdings *holdings, const struct wire_message *mess
 	return holdings_has_object(holdings, message->object.object);
 }
 
-static int check_drop(struct check *check, const struct wire_message *message)
-{
-	return has(check->holdings, message) ? 0 : check_answer(check, CUDA_ERROR_INVALID_HANDLE);
-}
-
 /* With the handle in the reply. */
 static int fill(struct holding *entry, const struct wire_message *message, const struct wire_u64s *values)
 {
@@ -62,4 +57,4 @@ const struct resource resource_object_make = {.check = check_make,
 	.has = has,
 	.ids = FRMPS_OBJECT_IDS,
 	.form_bytes = sizeof(struct wire_object)};
-const struct resource resource_object_drop = {.check = check_drop, .has = has, .drop = drop};
+const struct resource resource_object_drop = {.has = has, .drop = drop};

@@ -52,13 +52,16 @@ static bool is_full(const struct holdings *holdings, const struct wire_message *
 int check_request(struct check *check, const struct wire_message *message)
 {
 	const struct resource *resource = resource_of(message->type);
-	int r;
+	int r = 0;
 
 	if (!message->id)
 		return check_broken(check, "request without a number");
 	if (!resource)
 		return check_broken(check, "not a request");
-	r = resource->check ? resource->check(check, message) : 0;
+	if (resource->check)
+		r = resource->check(check, message);
+	else if (resource->drop && !resource->has(check->holdings, message))
+		r = check_answer(check, CUDA_ERROR_INVALID_HANDLE);
 	if (!r && message_is_kept(message->type) && is_full(check->holdings, message))
 		return check_answer(check, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;

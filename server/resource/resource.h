@@ -27,7 +27,7 @@ struct shared_fd;
 /* A kind of request about a resource. A member that is not set means that there is nothing to
  * do. */
 struct resource {
-	/** Checks the request. Return: 0 or CHECK_E_* */
+	/** Checks the request; NULL: what it drops must be there. Return: 0 or CHECK_E_* */
 	int (*check)(struct check *check, const struct wire_message *message);
 	/** Adds fields that only the daemon knows: the chunk behind a handle or an array, windows.
 	 * Twice is fine. Return: CUDA_SUCCESS, or the error for the program */

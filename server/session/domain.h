@@ -129,6 +129,8 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 
 /** The executor that answers requests now, NULL while there is none (start, promotion). */
 struct worker *domain_serving(const struct domain *domain);
+/** True if some domain of the daemon has such an executor. */
+bool domain_serves_anybody(const struct daemon *daemon);
 
 /** True if a program needs the domain. A session that is closing does not count: its program has
  * ended, or has its error, and only its work must end. */

@@ -30,6 +30,16 @@ struct worker *domain_serving(const struct domain *domain)
 		       : NULL;
 }
 
+bool domain_serves_anybody(const struct daemon *daemon)
+{
+	const struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain_serving(domain))
+			return true;
+	return false;
+}
+
 bool domain_worker_is_failing(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;

@@ -325,22 +325,27 @@ static void say_all(FILE *out, const json_t *status)
 	say_states(out, domains);
 }
 
+/* Return: the text; NULL without memory */
+static char *close_text(FILE *out, char *const *text)
+{
+	bool good = !ferror(out);
+
+	if (!fclose(out) && good)
+		return *text;
+	free(*text);
+	return NULL;
+}
+
 char *metrics_text(const json_t *status)
 {
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
-	bool good;
 
 	if (!out)
 		return NULL;
 	say_all(out, status);
-	good = !ferror(out);
-	if (fclose(out) || !good) {
-		free(text);
-		return NULL;
-	}
-	return text;
+	return close_text(out, &text);
 }
 
 /*
@@ -418,19 +423,13 @@ static char *join_all(char *const *texts, unsigned count)
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
-	bool good;
 
 	if (!out)
 		return NULL;
 	for (unsigned i = 0; i < count; i++)
 		for (const char *at = texts[i]; read_family(at, &family); at = family.end)
 			join(out, texts, count, i, &family);
-	good = !ferror(out);
-	if (fclose(out) || !good) {
-		free(text);
-		return NULL;
-	}
-	return text;
+	return close_text(out, &text);
 }
 
 char *metrics_of_devices(json_t *const *statuses, unsigned count)

@@ -341,9 +341,7 @@ void worker_post(struct worker *worker, const struct wire_message *message)
 
 void worker_await_memory(struct worker *worker)
 {
-	if (worker->gives_back || !worker->told)
-		return;
-	worker->gives_back = true;
+	worker->gives_back |= worker->told;
 }
 
 void worker_kill(struct worker *worker)
