@@ -30,7 +30,7 @@ struct inventory {
 	struct doomed *doomed;
 	size_t doomed_count;
 	struct chunk **empty; /* chunks without memory, which have no descriptors as a key */
-	size_t empty_count, empty_room;
+	uint32_t empty_count, empty_room;
 };
 
 /** Reads the records of memory that was to be released. @fd_count: keys are below this */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/grow.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
@@ -59,15 +60,11 @@ static struct doomed *find_doomed(const struct inventory *inventory, const struc
 /* A chunk whose content is in host memory. The token names the chunk. */
 static struct chunk *find_empty(struct inventory *inventory, const struct kept_chunk *kept)
 {
-	for (size_t i = 0; i < inventory->empty_count; i++)
+	for (uint32_t i = 0; i < inventory->empty_count; i++)
 		if (!memcmp(inventory->empty[i]->token, kept->token, sizeof(kept->token)))
 			return chunk_ref(inventory->empty[i]);
-	if (inventory->empty_count == inventory->empty_room) {
-		inventory->empty_room = 2 * inventory->empty_room + 64;
-		inventory->empty =
-			reallocarray(inventory->empty, inventory->empty_room, sizeof(*inventory->empty));
-		log_bug_on(!inventory->empty);
-	}
+	log_bug_on(!grow(&inventory->empty, inventory->empty_count, &inventory->empty_room,
+		sizeof(*inventory->empty)));
 	inventory->empty[inventory->empty_count] = chunk_new_empty(inventory->daemon, kept->token);
 	inventory->empty[inventory->empty_count]->place = kept->place;
 	return chunk_ref(inventory->empty[inventory->empty_count++]);

@@ -4,17 +4,14 @@
 
 #include <stdlib.h>
 
+#include "server/grow.h"
 #include "server/log.h"
 #include "server/worker/worker.h"
 
 void repeat_later(
 	struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send, void *context)
 {
-	if (list->count == list->room) {
-		list->room = list->room * 2 + 64;
-		list->at = reallocarray(list->at, list->room, sizeof(*list->at));
-		log_bug_on(!list->at);
-	}
+	log_bug_on(!grow(&list->at, list->count, &list->room, sizeof(*list->at)));
 	list->at[list->count++] = (struct repetition){worker, id, send, context};
 }
 
@@ -31,7 +28,7 @@ void repeat_now(struct repetitions *list)
 {
 	if (list->count)
 		qsort(list->at, list->count, sizeof(*list->at), compare);
-	for (size_t i = 0; i < list->count; i++) {
+	for (uint32_t i = 0; i < list->count; i++) {
 		const struct repetition *one = &list->at[i];
 
 		one->worker->next_request = one->id;

@@ -5,7 +5,6 @@
 #ifndef FRMPS_SERVER_ADOPT_REPEAT_H
 #define FRMPS_SERVER_ADOPT_REPEAT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct worker;
@@ -23,7 +22,7 @@ struct repetition {
 /* All zero at first. */
 struct repetitions {
 	struct repetition *at;
-	size_t count, room;
+	uint32_t count, room;
 };
 
 /** @id: the old number */

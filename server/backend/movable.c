@@ -30,6 +30,7 @@
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
 #include "server/backend/sass.h"
+#include "server/grow.h"
 
 #define ADDRESS_BYTES 8u
 #define CODE_BYTES    16u /* of an instruction */
@@ -379,18 +380,12 @@ static bool is_ours_to_do(const struct movable_reading *reading, const struct mo
 
 static void note_beginning(struct movable_reading *reading, struct movable *who, struct movable *named)
 {
-	struct movable_beginning *grown = reading->beginnings;
-
-	if (reading->beginning_count == reading->room) {
-		reading->room = 2 * reading->room + 16;
-		grown = realloc(grown, reading->room * sizeof(*grown));
-	}
-	if (!grown) {
+	if (!grow(&reading->beginnings, reading->beginning_count, &reading->room,
+		    sizeof(*reading->beginnings))) {
 		reading->is_wrong = true;
 		return;
 	}
-	reading->beginnings = grown;
-	grown[reading->beginning_count++] = (struct movable_beginning){who, named->beginnings};
+	reading->beginnings[reading->beginning_count++] = (struct movable_beginning){who, named->beginnings};
 	named->beginnings = reading->beginning_count;
 }
 

@@ -53,7 +53,7 @@ struct movable_reading {
 	struct movable *candidates;
 	uint64_t count;
 	struct movable_beginning *beginnings; /* during the opening */
-	uint64_t beginning_count, room;
+	uint32_t beginning_count, room;
 	bool *is_named_whole; /* by section, during the opening: a relocation names the section as a whole */
 	uint64_t work, names; /* that may still be done, bytes; that names may have */
 	bool is_wrong;

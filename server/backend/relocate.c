@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "server/backend/movable.h"
+#include "server/grow.h"
 
 #define VARIABLES_MAX 4096u
 #define HEAD_BYTES    RELOCATE_ALIGNMENT
@@ -50,22 +51,16 @@ static void abandon(struct relocate_plan *plan)
 
 static void insert(struct relocate_plan *plan, uint32_t at, const struct movable *one)
 {
-	struct relocate_variable *grown = plan->at;
-	char *name;
+	char *name = NULL;
 
-	if (plan->count == plan->room) {
-		plan->room = plan->room ? 2 * plan->room : 16;
-		grown = realloc(plan->at, plan->room * sizeof(*grown));
-	}
-	if (grown)
-		plan->at = grown;
-	name = grown && plan->count < VARIABLES_MAX ? strdup(one->name) : NULL;
+	if (plan->count < VARIABLES_MAX && grow(&plan->at, plan->count, &plan->room, sizeof(*plan->at)))
+		name = strdup(one->name);
 	if (!name) {
 		abandon(plan);
 		return;
 	}
-	memmove(&grown[at + 1], &grown[at], (plan->count - at) * sizeof(*grown));
-	grown[at] = (struct relocate_variable){.name = name,
+	memmove(&plan->at[at + 1], &plan->at[at], (plan->count - at) * sizeof(*plan->at));
+	plan->at[at] = (struct relocate_variable){.name = name,
 		.bytes = one->bytes,
 		.alignment = one->alignment,
 		.is_constant = one->is_constant};

@@ -15,6 +15,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/build.h"
+#include "server/grow.h"
 #include "server/holder/holder.h"
 #include "server/holder/store.h"
 #include "server/log.h"
@@ -88,11 +89,7 @@ static uint32_t add_file(struct writer *writer, struct shared_fd *shared)
 		writer->failed = true;
 		return 0;
 	}
-	if (files->count == files->room) {
-		files->room = 2 * files->room + 64;
-		files->at = reallocarray(files->at, files->room, sizeof(*files->at));
-		log_bug_on(!files->at);
-	}
+	log_bug_on(!grow(&files->at, files->count, &files->room, sizeof(*files->at)));
 	files->at[files->count++] = shared;
 	return files->count;
 }

@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "server/executor/tenant.h"
+#include "server/grow.h"
 
 /* Copies before a wait for their mark: below the depth at which the driver's queue blocks. */
 #define BATCH 256u
@@ -70,19 +71,7 @@ static void set_bounds(struct constant_set *set)
 
 static bool make_room(struct constant_set *set)
 {
-	uint32_t room = set->room ? 2 * set->room : 8;
-	struct constant *grown;
-
-	if (set->count < set->room)
-		return true;
-	if (set->count == CONSTANTS_MAX)
-		return false;
-	grown = realloc(set->at, room * sizeof(*grown));
-	if (!grown)
-		return false;
-	set->at = grown;
-	set->room = room;
-	return true;
+	return set->count < CONSTANTS_MAX && grow(&set->at, set->count, &set->room, sizeof(*set->at));
 }
 
 static bool is_same(const struct constant *a, const struct constant *b)

@@ -28,6 +28,7 @@
 #include "server/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/tenant.h"
+#include "server/grow.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -40,19 +41,11 @@
 void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session)
 {
 	struct contain *contain = &executor->contain;
-	struct contain_owner *owners = contain->owners;
-	uint32_t room = contain->owner_room;
 
 	pthread_mutex_lock(&contain->lock);
-	if (contain->owner_count == room) {
-		room = room * 2 + 64;
-		owners = realloc(contain->owners, room * sizeof(*owners));
-	}
-	if (owners) {
-		contain->owners = owners;
-		contain->owner_room = room;
-		owners[contain->owner_count++] = (struct contain_owner){.module = module, .session = session};
-	}
+	if (grow(&contain->owners, contain->owner_count, &contain->owner_room, sizeof(*contain->owners)))
+		contain->owners[contain->owner_count++] =
+			(struct contain_owner){.module = module, .session = session};
 	pthread_mutex_unlock(&contain->lock);
 }
 

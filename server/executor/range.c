@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/grow.h"
+
 void range_set_init(struct range_set *set, bool merges)
 {
 	*set = (struct range_set){.merges = merges};
@@ -39,17 +41,7 @@ static uint32_t find(const struct range_set *set, uint64_t address)
 
 static bool reserve_one(struct range_set *set)
 {
-	uint32_t room = set->room ? set->room * 2 : 16;
-	struct range *at;
-
-	if (set->count < set->room)
-		return true;
-	at = realloc(set->at, room * sizeof(*at));
-	if (!at)
-		return false;
-	set->at = at;
-	set->room = room;
-	return true;
+	return grow(&set->at, set->count, &set->room, sizeof(*set->at));
 }
 
 /* Puts `count` ranges (0 … 2) in the place of at[from … to-1]; room was reserved. */

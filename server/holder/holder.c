@@ -71,6 +71,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/grow.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 
@@ -344,14 +345,8 @@ static void hear_last(struct holder *holder)
 static void note_end(struct holder *holder, pid_t pid, int status)
 {
 	struct legacy *legacy = &holder->legacy;
-	struct holder_end *grown;
 
-	if (legacy->end_count == holder->end_room) {
-		grown = realloc(legacy->ends, (holder->end_room + 16) * sizeof(*grown));
-		log_bug_on(!grown);
-		legacy->ends = grown;
-		holder->end_room += 16;
-	}
+	log_bug_on(!grow(&legacy->ends, legacy->end_count, &holder->end_room, sizeof(*legacy->ends)));
 	legacy->ends[legacy->end_count++] = (struct holder_end){pid, status};
 }
 

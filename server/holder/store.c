@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "protocol/hash.h"
+#include "server/grow.h"
 #include "server/holder/holder.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -57,7 +58,7 @@ struct record {
 
 struct slots {
 	struct record **at;
-	size_t count, room;
+	uint32_t count, room;
 };
 
 struct act {
@@ -68,10 +69,10 @@ struct act {
 /* What follows the commit: orders for the holder, and the daemon's own. */
 struct orders {
 	uint32_t *forgotten; /* keys */
-	size_t forgotten_count, forgotten_room;
+	uint32_t forgotten_count, forgotten_room;
 	uint32_t settled, syncs; /* how many more */
 	struct act *acts;
-	size_t act_count, act_room;
+	uint32_t act_count, act_room;
 };
 
 /* The outcome of the latest deposit. */
@@ -122,11 +123,7 @@ static uint64_t checksum(const struct record *record, uint32_t type)
 
 static void push(struct slots *slots, struct record *slot)
 {
-	if (slots->count == slots->room) {
-		slots->room = slots->room * 2 + 64;
-		slots->at = reallocarray(slots->at, slots->room, sizeof(struct record *));
-		log_bug_on(!slots->at);
-	}
+	log_bug_on(!grow(&slots->at, slots->count, &slots->room, sizeof(struct record *)));
 	slots->at[slots->count++] = slot;
 }
 
@@ -547,11 +544,8 @@ void store_forget(struct store *store, uint32_t key)
 	if (!store || !key || key >= HOLDER_KEYS || !is_wanted(store, key))
 		return;
 	orders = &store->orders;
-	if (orders->forgotten_count == orders->forgotten_room) {
-		orders->forgotten_room = orders->forgotten_room * 2 + 64;
-		orders->forgotten = reallocarray(orders->forgotten, orders->forgotten_room, sizeof(uint32_t));
-		log_bug_on(!orders->forgotten);
-	}
+	log_bug_on(!grow(&orders->forgotten, orders->forgotten_count, &orders->forgotten_room,
+		sizeof(*orders->forgotten)));
 	orders->forgotten[orders->forgotten_count++] = key;
 }
 
@@ -706,11 +700,7 @@ void store_then(struct store *store, void (*act)(void *context), void *context)
 		return;
 	}
 	orders = &store->orders;
-	if (orders->act_count == orders->act_room) {
-		orders->act_room = orders->act_room * 2 + 64;
-		orders->acts = reallocarray(orders->acts, orders->act_room, sizeof(*orders->acts));
-		log_bug_on(!orders->acts);
-	}
+	log_bug_on(!grow(&orders->acts, orders->act_count, &orders->act_room, sizeof(*orders->acts)));
 	orders->acts[orders->act_count++] = (struct act){act, context};
 }
 
@@ -719,7 +709,7 @@ static void do_acts(struct store *store)
 {
 	struct orders *orders = &store->orders;
 
-	for (size_t i = 0; i < orders->act_count; i++)
+	for (uint32_t i = 0; i < orders->act_count; i++)
 		orders->acts[i].act(orders->acts[i].context);
 	orders->act_count = 0;
 }

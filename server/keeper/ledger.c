@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "server/grow.h"
+
 void ledger_init(struct ledger *ledger)
 {
 	*ledger = (struct ledger){0};
@@ -17,17 +19,7 @@ void ledger_deinit(struct ledger *ledger)
 
 bool ledger_reserve(struct ledger *ledger)
 {
-	size_t capacity = ledger->capacity ? 2 * ledger->capacity : 64;
-	uint64_t *handles;
-
-	if (ledger->count < ledger->capacity)
-		return true;
-	handles = reallocarray(ledger->handles, capacity, sizeof(*handles));
-	if (!handles)
-		return false;
-	ledger->handles = handles;
-	ledger->capacity = capacity;
-	return true;
+	return grow(&ledger->handles, ledger->count, &ledger->room, sizeof(*ledger->handles));
 }
 
 void ledger_add(struct ledger *ledger, uint64_t handle)
@@ -37,7 +29,7 @@ void ledger_add(struct ledger *ledger, uint64_t handle)
 
 bool ledger_remove(struct ledger *ledger, uint64_t handle)
 {
-	for (size_t i = ledger->count; i-- > 0;) {
+	for (uint32_t i = ledger->count; i-- > 0;) {
 		if (ledger->handles[i] != handle)
 			continue;
 		ledger->handles[i] = ledger->handles[--ledger->count];

@@ -5,12 +5,11 @@
 #define FRMPS_SERVER_KEEPER_LEDGER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct ledger {
 	uint64_t *handles;
-	size_t count, capacity;
+	uint32_t count, room;
 };
 
 void ledger_init(struct ledger *ledger);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "server/config/config.h"
+#include "server/grow.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -65,12 +66,8 @@ static void note_back(const struct daemon *daemon, uint64_t freed_by)
 
 static void await_sync(struct reclaim *reclaim, uint64_t freed_by)
 {
-	if (reclaim->syncing_count == reclaim->syncing_room) {
-		reclaim->syncing_room = 2 * reclaim->syncing_room + 16;
-		reclaim->syncing =
-			reallocarray(reclaim->syncing, reclaim->syncing_room, sizeof(*reclaim->syncing));
-		log_bug_on(!reclaim->syncing);
-	}
+	log_bug_on(!grow(&reclaim->syncing, reclaim->syncing_count, &reclaim->syncing_room,
+		sizeof(*reclaim->syncing)));
 	reclaim->syncing[reclaim->syncing_count++] = freed_by;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/grow.h"
 #include "server/log.h"
 
 #define GRID_END  (WINDOW_GRID_BASE + WINDOW_COUNT * WINDOW_BYTES)
@@ -55,11 +56,7 @@ static void insert(struct window_set *set, uint64_t start, uint64_t bytes)
 {
 	uint32_t i = find(set, start);
 
-	if (set->count == set->room) {
-		set->room = set->room ? 2 * set->room : 64;
-		set->at = reallocarray(set->at, set->room, sizeof(*set->at));
-		log_bug_on(!set->at);
-	}
+	log_bug_on(!grow(&set->at, set->count, &set->room, sizeof(*set->at)));
 	memmove(&set->at[i + 1], &set->at[i], (set->count - i) * sizeof(*set->at));
 	set->at[i] = (struct window){start, start + bytes, 1};
 	set->count++;

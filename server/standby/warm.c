@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "server/fault/promote.h"
+#include "server/grow.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/resource/resource.h"
@@ -346,7 +347,7 @@ struct handle {
 
 struct handles {
 	struct handle *at;
-	size_t count, room;
+	uint32_t count, room;
 };
 
 static int compare_handles(const void *a, const void *b)
@@ -368,11 +369,7 @@ static void add_handles(struct handles *handles, struct session *session)
 	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		if (entry->type != WIRE_MAKE_OBJECT)
 			continue;
-		if (handles->count == handles->room) {
-			handles->room = handles->room ? 2 * handles->room : 64;
-			handles->at = reallocarray(handles->at, handles->room, sizeof(*handles->at));
-			log_bug_on(!handles->at);
-		}
+		log_bug_on(!grow(&handles->at, handles->count, &handles->room, sizeof(*handles->at)));
 		handles->at[handles->count++] = (struct handle){handle_of(entry), session, entry};
 	}
 }

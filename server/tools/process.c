@@ -18,6 +18,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "server/grow.h"
+
 /* A step of /proc/PID/stat from child to parent; more is no chain of this machine. */
 #define ANCESTORS_MOST 1000u
 
@@ -31,7 +33,7 @@ struct process_maps {
 	struct process_maps *next;
 	pid_t pid;
 	struct mapping *at; /* by address */
-	size_t count, room;
+	uint32_t count, room;
 	const struct mapping **files; /* the shared ones, by inode */
 	size_t file_count;
 };
@@ -51,15 +53,8 @@ static bool read_line(const char *text, struct mapping *mapping)
 /* Return: false without memory */
 static bool add(struct process_maps *maps, const struct mapping *mapping)
 {
-	if (maps->count == maps->room) {
-		const size_t room = 2 * maps->room + 256;
-		struct mapping *larger = reallocarray(maps->at, room, sizeof(*larger));
-
-		if (!larger)
-			return false;
-		maps->at = larger;
-		maps->room = room;
-	}
+	if (!grow(&maps->at, maps->count, &maps->room, sizeof(*maps->at)))
+		return false;
 	maps->at[maps->count++] = *mapping;
 	return true;
 }

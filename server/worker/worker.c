@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/grow.h"
 #include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -395,19 +396,13 @@ bool worker_is_immovable(const struct worker *worker, uint64_t session)
 
 void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason)
 {
-	uint64_t *grown;
-
 	if (worker_is_immovable(worker, session))
 		return;
 	if (reason)
 		log_warning("session %llu cannot be moved to executor %d: %s", (unsigned long long)session,
 			(int)worker->pid, reason);
-	if (worker->immovable_count == worker->immovable_room) {
-		worker->immovable_room = worker->immovable_room * 2 + 8;
-		grown = realloc(worker->immovable, worker->immovable_room * sizeof(*grown));
-		log_bug_on(!grown);
-		worker->immovable = grown;
-	}
+	log_bug_on(!grow(&worker->immovable, worker->immovable_count, &worker->immovable_room,
+		sizeof(*worker->immovable)));
 	worker->immovable[worker->immovable_count++] = session;
 }
 

@@ -10,6 +10,7 @@
 
 #include "protocol/hash.h"
 #include "server/backend/elf.h"
+#include "server/grow.h"
 #include "server/log.h"
 
 #define TEXT ".text."
@@ -28,17 +29,9 @@ static uint64_t hash(const char *text)
 
 static void add_length(struct code_lengths *lengths, uint64_t name, uint64_t bytes)
 {
-	uint32_t room = lengths->room * 2 + 16;
-	struct code_length *grown = lengths->at;
-
-	if (lengths->count == lengths->room) {
-		grown = realloc(lengths->at, room * sizeof(*grown));
-		if (!grown)
-			return; /* then the kernel is unknown */
-		lengths->at = grown;
-		lengths->room = room;
-	}
-	grown[lengths->count++] = (struct code_length){name, bytes};
+	/* Otherwise the kernel is unknown. */
+	if (grow(&lengths->at, lengths->count, &lengths->room, sizeof(*lengths->at)))
+		lengths->at[lengths->count++] = (struct code_length){name, bytes};
 }
 
 /* By name, the shortest first. */
@@ -128,29 +121,13 @@ static uint32_t above(uint64_t address)
 	return from;
 }
 
-/* Under the lock. */
-static bool has_room(void)
-{
-	uint32_t room = codes.room * 2 + 64;
-	struct code *grown;
-
-	if (codes.count < codes.room)
-		return true;
-	grown = realloc(codes.at, room * sizeof(*grown));
-	if (!grown)
-		return false;
-	codes.at = grown;
-	codes.room = room;
-	return true;
-}
-
 void code_note(const struct code *code, const char *kernel)
 {
 	uint32_t at;
 
 	pthread_mutex_lock(&codes.lock);
 	at = above(code->entry);
-	if (!has_room()) {
+	if (!grow(&codes.at, codes.count, &codes.room, sizeof(*codes.at))) {
 		log_warning("no memory to record the place of a kernel: its faults cannot be attributed");
 	} else {
 		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(*code));

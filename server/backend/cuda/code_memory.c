@@ -16,6 +16,7 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/driver.h"
+#include "server/grow.h"
 
 #define GRANULE BACKEND_CHUNK_GRANULE
 
@@ -175,18 +176,10 @@ static struct given *find_given(const struct range *range, uint64_t start)
 static void note_given(struct range *range, const struct code_memory *place)
 {
 	uint64_t start = place->at - range->at;
-	uint32_t room = range->given_room * 2 + 16;
-	struct given *grown;
 
-	if (range->given_count == GIVEN_MOST)
+	if (range->given_count == GIVEN_MOST ||
+		!grow(&range->given, range->given_count, &range->given_room, sizeof(*range->given)))
 		return;
-	if (range->given_count == range->given_room) {
-		grown = realloc(range->given, room * sizeof(*grown));
-		if (!grown)
-			return;
-		range->given = grown;
-		range->given_room = room;
-	}
 	range->given[range->given_count++] =
 		(struct given){.start = start, .end = start + place->bytes, .state = GIVEN_NEW};
 }

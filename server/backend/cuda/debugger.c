@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "server/backend/cuda/warps.h"
+#include "server/grow.h"
 #include "server/log.h"
 
 #define CLASS_DEBUGGER	    0x83deu /* GT200_DEBUGGER */
@@ -133,32 +134,14 @@ void debugger_reset(control_execute_fn *execute)
 
 /* ---- requests of the driver ---- */
 
-/* Return: room for another; NULL: no memory, and the notes are incomplete */
-static void *grow(void **at, uint32_t *count, uint32_t *room, size_t bytes)
-{
-	void *grown;
-
-	if (*count == *room) {
-		grown = realloc(*at, (*room * 2 + 64) * bytes);
-		if (!grown)
-			return NULL;
-		*at = grown;
-		*room = *room * 2 + 64;
-	}
-	return (uint8_t *)*at + (*count)++ * bytes;
-}
-
 static void note_memory(const struct alloc *alloc)
 {
 	const struct memory_parameters *parameters = (const void *)(uintptr_t)alloc->parameters;
-	struct memory *memory;
 
-	if (!parameters)
-		return;
-	memory = grow(
-		(void **)&debugger.memories, &debugger.memory_count, &debugger.memory_room, sizeof(*memory));
-	if (memory)
-		*memory = (struct memory){
+	/* Without memory the notes are incomplete. */
+	if (parameters && grow(&debugger.memories, debugger.memory_count, &debugger.memory_room,
+				  sizeof(*debugger.memories)))
+		debugger.memories[debugger.memory_count++] = (struct memory){
 			alloc->head.client, alloc->head.object, alloc->head.class, parameters->size};
 }
 
@@ -239,15 +222,14 @@ static bool is_readable(uint64_t address)
 static void note_mapping(const struct uvm_map *map)
 {
 	const struct memory *memory = map->status ? NULL : find_memory(map->client, map->memory);
-	struct mapping *mapping;
 
 	if (!memory)
 		return;
 	forget_mappings(NULL, map->base, map->length);
-	mapping = grow((void **)&debugger.mappings, &debugger.mapping_count, &debugger.mapping_room,
-		sizeof(*mapping));
-	if (mapping)
-		*mapping = (struct mapping){map->base, map->length, map->offset, map->client, map->memory};
+	if (grow(&debugger.mappings, debugger.mapping_count, &debugger.mapping_room,
+		    sizeof(*debugger.mappings)))
+		debugger.mappings[debugger.mapping_count++] =
+			(struct mapping){map->base, map->length, map->offset, map->client, map->memory};
 	if (memory->class == CLASS_SYSTEM_MEMORY &&
 		memory->size == ((WARPS_BYTES + PAGE - 1) & ~(PAGE - 1)) && is_readable(map->base))
 		debugger.area = (void *)(uintptr_t)map->base;

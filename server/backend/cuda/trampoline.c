@@ -8,6 +8,7 @@
 #include "protocol/hash.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/trampoline_image.h"
+#include "server/grow.h"
 #include "server/log.h"
 
 /* Multiprocessors give out registers in steps of 8. */
@@ -109,17 +110,10 @@ static bool is_made(bool has_bank, uint32_t barriers, uint32_t carried)
 
 static bool note_entry(const struct trampoline *trampoline)
 {
-	uint32_t room = trampolines.entry_room * 2 + 512;
-	struct entry *grown = trampolines.entries;
-
-	if (trampolines.entry_count == trampolines.entry_room) {
-		grown = realloc(grown, room * sizeof(*grown));
-		if (!grown)
-			return false;
-		trampolines.entries = grown;
-		trampolines.entry_room = room;
-	}
-	grown[trampolines.entry_count++] =
+	if (!grow(&trampolines.entries, trampolines.entry_count, &trampolines.entry_room,
+		    sizeof(*trampolines.entries)))
+		return false;
+	trampolines.entries[trampolines.entry_count++] =
 		(struct entry){cuda_function_entry(trampoline->function), trampoline->carried};
 	return true;
 }
