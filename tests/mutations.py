@@ -109,7 +109,7 @@ MUTATIONS = (
              "return limit && (held > limit || more > limit - held);", "return limit && held > limit && more;",
              "server/resource/test_check"),
     Mutation("the limit of pinned memory forgets what is kept open", "server/resource/check.c",
-             "scope->holdings->host_bytes + scope->kept_bytes", "scope->holdings->host_bytes",
+             "check->holdings->host_bytes + check->kept_bytes", "check->holdings->host_bytes",
              "server/resource/test_check system/test_limits"),
     Mutation("everybody commands every program", "server/control/caller.c",
              "return quota_is_operator(caller->guest.uid) || caller->guest.uid == session->uid;",
