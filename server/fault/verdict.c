@@ -58,21 +58,28 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size)
 			(int)verdict->code, judge_ground_text(verdict->ground));
 }
 
-static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void append(struct domain *domain, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void append(char *text, size_t size, const char *format, ...)
+/* To the text of the verdict. */
+static void append(struct domain *domain, const char *format, ...)
 {
+	char *text = domain->promotion.verdict_text;
 	size_t length = strlen(text);
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text + length, size - length, format, arguments);
+	vsnprintf(text + length, sizeof(domain->promotion.verdict_text) - length, format, arguments);
 	va_end(arguments);
 }
 
-static void append_session(char *text, size_t size, const struct session *session, unsigned count)
+static void begin(struct domain *domain, const char *text)
 {
-	append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
+	snprintf(domain->promotion.verdict_text, sizeof(domain->promotion.verdict_text), "%s", text);
+}
+
+static void append_session(struct domain *domain, const struct session *session, unsigned count)
+{
+	append(domain, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
 		(unsigned long long)session->number, (int)session->pid, session->program);
 }
 
@@ -83,39 +90,39 @@ static bool got_error(const struct promotion *promotion, const struct session *s
 }
 
 /* Sessions, beside the culprit, that got an error. */
-static void append_failed(const struct domain *domain, char *text, size_t size)
+static void append_failed(struct domain *domain)
 {
 	const struct session *session;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (got_error(&domain->promotion, session) && ++count <= NAMES_MAX)
-			append_session(text, size, session, count);
+			append_session(domain, session, count);
 	if (count > NAMES_MAX)
-		append(text, size, " and %u more", count - NAMES_MAX);
+		append(domain, " and %u more", count - NAMES_MAX);
 	if (!count)
-		append(text, size, " nobody");
+		append(domain, " nobody");
 }
 
 /* Sessions with kernels that faulted beside the culprit's. */
-static void append_others(const struct domain *domain, char *text, size_t size)
+static void append_others(struct domain *domain)
 {
 	const struct judge_verdict *verdict = &domain->promotion.verdict;
 	const struct session *session;
 	unsigned count = 0;
 
 	if (verdict->also_count)
-		append(text, size, " and at the same time");
+		append(domain, " and at the same time");
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session->number != verdict->culprit && judge_blames(verdict, session->number))
-			append_session(text, size, session, ++count);
+			append_session(domain, session, ++count);
 	if (verdict->others)
-		append(text, size, " and others that nobody can be named for");
+		append(domain, " and others that nobody can be named for");
 }
 
 /* The standby's answer to Activate: how many sessions go on, how many of them have work
  * repeated. */
-static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
+static void append_going_on(struct domain *domain, const struct wire_u64s *values)
 {
 	unsigned clean = 0, repeats = 0;
 
@@ -123,32 +130,32 @@ static void append_going_on(const struct wire_u64s *values, char *text, size_t s
 		clean += values->at[i] == ACTIVATED_CLEAN;
 		repeats += values->at[i] == ACTIVATED_REPEATS;
 	}
-	append(text, size, "; sessions that go on: %u", clean + repeats);
+	append(domain, "; sessions that go on: %u", clean + repeats);
 	if (repeats)
-		append(text, size, ", %u of them with commands repeated", repeats);
+		append(domain, ", %u of them with commands repeated", repeats);
 }
 
 /* The fault, as far as known. */
-static void append_fault(const struct judge_verdict *verdict, char *text, size_t size)
+static void append_fault(struct domain *domain, const struct judge_verdict *verdict)
 {
-	append(text, size, ", kernel %s, code %d %s", name_of(verdict->kernel), (int)verdict->code,
+	append(domain, ", kernel %s, code %d %s", name_of(verdict->kernel), (int)verdict->code,
 		class_of(verdict->code));
 	if (verdict->address)
-		append(text, size, ", address %#llx", (unsigned long long)verdict->address);
+		append(domain, ", address %#llx", (unsigned long long)verdict->address);
 	if (verdict->instruction)
-		append(text, size, ", instruction at %#llx", (unsigned long long)verdict->instruction);
+		append(domain, ", instruction at %#llx", (unsigned long long)verdict->instruction);
 }
 
-static void append_culprit(const struct domain *domain, char *text, size_t size)
+static void append_culprit(struct domain *domain)
 {
 	const struct promotion *promotion = &domain->promotion;
 	const struct judge_verdict *verdict = &promotion->verdict;
 
-	append(text, size, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
+	append(domain, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
 		promotion->culprit_program, (unsigned long long)verdict->culprit);
-	append_others(domain, text, size);
-	append_fault(verdict, text, size);
-	append(text, size, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
+	append_others(domain);
+	append_fault(domain, verdict);
+	append(domain, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
 }
 
 /* The reason for a replacement of the executor without a fault in it. */
@@ -167,26 +174,26 @@ static const char *occasion(const struct promotion *promotion)
 	return NULL;
 }
 
-static void append_judgement(const struct domain *domain, char *text, size_t size)
+static void append_judgement(struct domain *domain)
 {
 	const struct promotion *promotion = &domain->promotion;
 	const struct judge_verdict *verdict = &promotion->verdict;
 	bool fault = verdict->ground != JUDGE_NO_FAULT;
 
 	if (verdict->culprit) {
-		append_culprit(domain, text, size);
+		append_culprit(domain);
 		return;
 	}
 	if (!fault && occasion(promotion)) {
-		append(text, size, "%s", occasion(promotion));
+		append(domain, "%s", occasion(promotion));
 	} else {
-		append(text, size, "nobody is proved guilty (%s)",
+		append(domain, "nobody is proved guilty (%s)",
 			verdict->gone ? "the program that did it is gone"
 				      : judge_ground_text(verdict->ground));
 		if (fault)
-			append_fault(verdict, text, size);
+			append_fault(domain, verdict);
 	}
-	append(text, size, "; told an error:");
+	append(domain, "; told an error:");
 }
 
 static double ms(uint64_t from_us, uint64_t to_us)
@@ -195,8 +202,9 @@ static double ms(uint64_t from_us, uint64_t to_us)
 }
 
 /* One phase after the other, without phases that were skipped. */
-static void append_times(const struct promote_times *times, char *text, size_t size)
+static void append_times(struct domain *domain)
 {
+	const struct promote_times *times = &domain->promotion.times;
 	const struct {
 		const char *name;
 		uint64_t until_us;
@@ -206,16 +214,16 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	uint64_t from_us = times->detected;
 	const char *before = " (";
 
-	append(text, size, "; took %.1f ms",
+	append(domain, "; took %.1f ms",
 		ms(times->detected, phases[sizeof(phases) / sizeof(*phases) - 1].until_us));
 	for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
 		if (!phases[i].until_us)
 			continue;
-		append(text, size, "%s%s %.1f", before, phases[i].name, ms(from_us, phases[i].until_us));
+		append(domain, "%s%s %.1f", before, phases[i].name, ms(from_us, phases[i].until_us));
 		from_us = phases[i].until_us;
 		before = ", ";
 	}
-	append(text, size, ")");
+	append(domain, ")");
 }
 
 /* Once for each pause: a promotion that is cut short goes on in the next promotion. */
@@ -261,14 +269,11 @@ static void publish_promotion(struct domain *domain)
 
 void verdict_cut_short(struct domain *domain)
 {
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
-
-	*text = '\0';
-	append_judgement(domain, text, size);
-	append_failed(domain, text, size);
-	append(text, size, "; the executor that took over failed before it served everybody");
-	append_times(&domain->promotion.times, text, size);
+	begin(domain, "");
+	append_judgement(domain);
+	append_failed(domain);
+	append(domain, "; the executor that took over failed before it served everybody");
+	append_times(domain);
 	publish_promotion(domain);
 }
 
@@ -276,16 +281,15 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 {
 	struct promotion *promotion = &domain->promotion;
 	const struct event_about about = events_about_user(domain);
-	char *text = promotion->verdict_text, reason[256];
-	const size_t size = sizeof(promotion->verdict_text);
+	char reason[256];
 
-	*text = '\0';
-	append_judgement(domain, text, size);
-	append_failed(domain, text, size);
-	append_going_on(values, text, size);
+	begin(domain, "");
+	append_judgement(domain);
+	append_failed(domain);
+	append_going_on(domain, values);
 	if (promotion->sign[0])
-		append(text, size, "; sign: %s", promotion->sign);
-	append_times(&promotion->times, text, size);
+		append(domain, "; sign: %s", promotion->sign);
+	append_times(domain);
 	count_pause(domain, timer_now_us() - promotion->times.detected);
 	publish_promotion(domain);
 	verdict_reason(promotion, reason, sizeof(reason));
@@ -300,36 +304,34 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
  */
 
 /* The session may be gone: a culprit whose error has arrived may end before the daemon does. */
-static void append_numbered(const struct domain *domain, uint64_t number, char *text, size_t size)
+static void append_numbered(struct domain *domain, uint64_t number)
 {
 	const struct session *session = domain_find_session(domain, number);
 
 	if (session)
-		append(text, size, "process %d (%.63s), ", (int)session->pid, session->program);
-	append(text, size, "session %llu", (unsigned long long)number);
+		append(domain, "process %d (%.63s), ", (int)session->pid, session->program);
+	append(domain, "session %llu", (unsigned long long)number);
 }
 
 /* For a session whose fault, or work without end, an executor has examined. */
-static void begin_with_culprit(const struct domain *domain, uint64_t session,
-	const struct wire_trouble *fault, enum judge_ground ground, char *text, size_t size)
+static void begin_with_culprit(
+	struct domain *domain, uint64_t session, const struct wire_trouble *fault, enum judge_ground ground)
 {
 	struct judge_verdict verdict = {.code = fault->code, .instruction = fault->instruction};
 
 	snprintf(verdict.kernel, sizeof(verdict.kernel), "%s", fault->text);
-	snprintf(text, size, "culprit is ");
-	append_numbered(domain, session, text, size);
-	append_fault(&verdict, text, size);
-	append(text, size, ", %s", judge_ground_text(ground));
+	begin(domain, "culprit is ");
+	append_numbered(domain, session);
+	append_fault(domain, &verdict);
+	append(domain, ", %s", judge_ground_text(ground));
 }
 
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
 {
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)fault->took / 1e6;
 
-	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
-	append(text, size, "; told an error beside it: nobody; nobody waits; contained in %.1f ms", took_ms);
+	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS);
+	append(domain, "; told an error beside it: nobody; nobody waits; contained in %.1f ms", took_ms);
 	count_pause(domain, fault->took / 1000);
 	publish(domain, session);
 }
@@ -338,40 +340,31 @@ void verdict_over_limit(
 	struct domain *domain, const struct session *session, const char *kernel, uint64_t took_us)
 {
 	const struct wire_trouble limit = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = kernel};
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)took_us / 1000.0;
 
-	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
-	append(text, size, "; told an error beside it: nobody; nobody waits; ended in %.1f ms", took_ms);
+	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT);
+	append(domain, "; told an error beside it: nobody; nobody waits; ended in %.1f ms", took_ms);
 	count_pause(domain, took_us);
 	publish(domain, session->number);
 }
 
 void verdict_orphan(struct domain *domain, const struct session *session)
 {
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
-
-	*text = '\0';
-	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
-	append_session(text, size, session, 1);
-	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
+	begin(domain, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
+	append_session(domain, session, 1);
+	append(domain, "); its kernels were ended; told an error: nobody; nobody waits");
 	publish(domain, session->number);
 }
 
 void verdict_guard_hit(struct domain *domain, uint64_t owner, const char *hit)
 {
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
 	const struct judge_verdict verdict = {.code = CUDA_ERROR_ILLEGAL_ADDRESS};
 	bool tells = domain->daemon->config->guard == CONFIG_GUARD_ERROR;
 
-	*text = '\0';
-	append(text, size, "culprit is ");
-	append_numbered(domain, owner, text, size);
-	append_fault(&verdict, text, size);
-	append(text, size, ", %s; %s, and nobody beside it: %s", judge_ground_text(JUDGE_GUARD),
+	begin(domain, "culprit is ");
+	append_numbered(domain, owner);
+	append_fault(domain, &verdict);
+	append(domain, ", %s; %s, and nobody beside it: %s", judge_ground_text(JUDGE_GUARD),
 		tells ? "it is told" : "it is not told (guard = warn)", hit);
 	publish(domain, owner);
 }
