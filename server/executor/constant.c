@@ -30,6 +30,7 @@
 
 #include "server/executor/tenant.h"
 #include "server/grow.h"
+#include "server/search.h"
 
 /* Copies before a wait for their mark: below the depth at which the driver's queue blocks. */
 #define BATCH 256u
@@ -49,17 +50,8 @@ void constant_set_deinit(struct constant_set *set)
 /* The first that ends behind an address. Locked. */
 static uint32_t find_place(const struct constant_set *set, uint64_t address)
 {
-	uint32_t low = 0, high = set->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (set->at[middle].mirror.end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return search_above(
+		set->at, set->count, sizeof(*set->at), offsetof(struct constant, mirror.end), address);
 }
 
 /* Locked. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "server/grow.h"
+#include "server/search.h"
 
 void range_set_init(struct range_set *set, bool merges)
 {
@@ -26,17 +27,7 @@ void range_set_deinit(struct range_set *set)
 /* Index of the first range that ends behind `address`. */
 static uint32_t find(const struct range_set *set, uint64_t address)
 {
-	uint32_t low = 0, high = set->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (set->at[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return search_above(set->at, set->count, sizeof(*set->at), offsetof(struct range, end), address);
 }
 
 static bool reserve_one(struct range_set *set)

@@ -8,6 +8,7 @@
 
 #include "server/grow.h"
 #include "server/log.h"
+#include "server/search.h"
 
 #define GRID_END  (WINDOW_GRID_BASE + WINDOW_COUNT * WINDOW_BYTES)
 #define GRID_HALF (WINDOW_GRID_BASE + WINDOW_COUNT / 2 * WINDOW_BYTES)
@@ -25,17 +26,7 @@ void window_set_deinit(struct window_set *set)
 /* Index of the first window that ends behind an address, or count. */
 static uint32_t find(const struct window_set *set, uint64_t address)
 {
-	uint32_t low = 0, high = set->count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (set->at[middle].end > address)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
+	return search_above(set->at, set->count, sizeof(*set->at), offsetof(struct window, end), address);
 }
 
 static struct window *window_at(const struct window_set *set, uint64_t address)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "server/grow.h"
+#include "server/search.h"
 
 /* A step of /proc/PID/stat from child to parent; more is no chain of this machine. */
 #define ANCESTORS_MOST 1000u
@@ -164,18 +165,11 @@ uint64_t process_find_mapping(const struct process_maps *maps, const struct stat
 
 int process_open_mapping(const struct process_maps *maps, uint64_t address)
 {
-	size_t low = 0, high = maps->count;
+	const uint32_t low = search_above(
+		maps->at, maps->count, sizeof(*maps->at), offsetof(struct mapping, end), address);
 	char path[100];
 	int fd;
 
-	while (low < high) {
-		const size_t middle = low + (high - low) / 2;
-
-		if (maps->at[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (low == maps->count || maps->at[low].start > address)
 		return -ENOENT;
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)maps->pid,

@@ -12,6 +12,7 @@
 #include "server/backend/elf.h"
 #include "server/grow.h"
 #include "server/log.h"
+#include "server/search.h"
 
 #define TEXT ".text."
 
@@ -108,17 +109,7 @@ static struct {
 /* Under the lock. Return: of the first kernel that begins behind the address */
 static uint32_t above(uint64_t address)
 {
-	uint32_t from = 0, to = codes.count;
-
-	while (from < to) {
-		uint32_t middle = from + (to - from) / 2;
-
-		if (codes.at[middle].entry <= address)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return from;
+	return search_above(codes.at, codes.count, sizeof(*codes.at), offsetof(struct code, entry), address);
 }
 
 void code_note(const struct code *code, const char *kernel)
