@@ -39,12 +39,10 @@
 #include "server/session/records.h"
 #include "server/session/saved.h"
 #include "server/session/session.h"
-#include "server/session/sink.h"
 #include "server/session/unpinning.h"
 #include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/worker/record.h"
-#include "server/worker/supervise.h"
 #include "server/worker/worker.h"
 
 /* A request may be under way in so many crashes of daemons in a row. */

@@ -28,7 +28,6 @@
 #include "server/session/domain.h"
 #include "server/session/events.h"
 #include "server/session/guarantee.h"
-#include "server/session/holding.h"
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/unpinning.h"

@@ -3,9 +3,6 @@
 
 #include "server/backend/backend.h"
 
-#include <stdio.h>
-#include <string.h>
-
 struct last_words *backend_last_words;
 const struct backend_watch *_Atomic backend_watch;
 bool backend_contains;

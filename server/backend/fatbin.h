@@ -5,7 +5,6 @@
 #ifndef FRMPS_SERVER_BACKEND_FATBIN_H
 #define FRMPS_SERVER_BACKEND_FATBIN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -20,7 +20,6 @@
 #ifndef FRMPS_SERVER_CONFIG_TERMS_H
 #define FRMPS_SERVER_CONFIG_TERMS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "protocol/cuda_abi.h"
 #include "protocol/percentage.h"

@@ -24,7 +24,6 @@
 #include "server/log.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
-#include "server/session/domain.h"
 #include "server/daemon/quota.h"
 #include "server/session/grant.h"
 #include "server/session/guarantee.h"

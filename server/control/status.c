@@ -107,7 +107,6 @@
 #include "server/config/devices.h"
 #include "server/control/document.h"
 #include "server/daemon/device.h"
-#include "server/fault/promote.h"
 #include "server/incident/incident.h"
 #include "server/log.h"
 #include "server/loop/timer.h"

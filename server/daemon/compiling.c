@@ -2,7 +2,6 @@
 
 #include "server/daemon/compiling.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,12 +10,10 @@
 #include "server/daemon/life.h"
 #include "server/fault/kernel_log.h"
 #include "server/log.h"
-#include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
-#include "server/session/session.h"
 #include "server/worker/worker.h"
 
 const char *device_state_name(enum device_state state)

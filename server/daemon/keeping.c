@@ -10,8 +10,6 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/due.h"
-#include "server/session/reclaim.h"
-#include "server/session/sink.h"
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
 

@@ -4,7 +4,6 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/log.h"
-#include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/daemon/requests.h"
 #include "server/standby/move.h"

@@ -20,7 +20,6 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/watch.h"
 #include "server/role.h"
-#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/daemon/handshake.h"

@@ -28,7 +28,6 @@
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
 #include "server/session/daemon.h"
-#include "server/door/visitor.h"
 #include "server/session/userlog.h"
 
 #define BACKLOG	     128

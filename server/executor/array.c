@@ -11,7 +11,6 @@
 #include "server/executor/drain.h"
 #include "server/executor/object.h"
 #include "server/executor/tenant.h"
-#include "server/log.h"
 
 static array_word *find_slot(const struct tenant *tenant, uint32_t id)
 {

@@ -12,7 +12,6 @@
 #ifndef FRMPS_SERVER_EXECUTOR_ARRAY_H
 #define FRMPS_SERVER_EXECUTOR_ARRAY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -42,7 +42,6 @@
 #include "server/executor/drain.h"
 #include "server/executor/tenant.h"
 #include "server/file.h"
-#include "server/log.h"
 
 #define PIECE	 (UINT64_C(4) << 20)
 #define PAGE	 UINT64_C(4096)

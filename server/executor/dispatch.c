@@ -15,7 +15,6 @@
 #include "server/executor/body.h"
 #include "server/executor/retire.h"
 #include "server/executor/timing.h"
-#include "server/log.h"
 
 typedef int issue_fn(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 

@@ -53,7 +53,6 @@
 #include "server/clock.h"
 #include "server/executor/retire.h"
 #include "server/executor/tenant.h"
-#include "server/log.h"
 #include "shm/doorbell.h"
 
 #define SPIN_NS (50 * CLOCK_US)

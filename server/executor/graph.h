@@ -13,7 +13,6 @@
 #define FRMPS_SERVER_EXECUTOR_GRAPH_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

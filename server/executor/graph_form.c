@@ -2,7 +2,6 @@
 
 #include "server/executor/graph_form.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include "protocol/wire.h"
 
 struct backend_sink;
-struct executor;
 struct job;
 struct pace;
 struct tenant;

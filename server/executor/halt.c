@@ -21,12 +21,10 @@
 #include <sys/epoll.h>
 
 #include "server/clock.h"
-#include "server/executor/lost.h"
 #include "server/executor/park.h"
 #include "server/executor/retire.h"
 #include "server/executor/tenant.h"
 #include "server/executor/timing.h"
-#include "server/log.h"
 #include "shm/order.h"
 
 /* Time for serving threads to pass by themselves before a fence. */

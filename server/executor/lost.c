@@ -12,7 +12,6 @@
 #include "server/executor/lost.h"
 
 #include "server/executor/contain.h"
-#include "server/executor/tenant.h"
 #include "server/log.h"
 
 static void fill_words(CUresult code)

@@ -22,7 +22,6 @@
 
 #include "protocol/cuda_abi.h"
 
-struct executor;
 struct job;
 struct object;
 struct tenant;

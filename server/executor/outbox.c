@@ -2,7 +2,6 @@
 
 #include "server/executor/outbox.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -11,7 +11,6 @@
 #include <sys/queue.h>
 
 struct executor;
-struct unsent;
 
 struct outbox {
 	TAILQ_HEAD(, unsent) packets;

@@ -3,8 +3,6 @@
 
 #include "server/executor/sharing.h"
 
-#include "shm/layout.h"
-
 static bool waits_to_go(const struct tenant *tenant)
 {
 	const struct stream *stream;

@@ -22,7 +22,6 @@
 #include "server/executor/gate.h"
 #include "server/executor/journal.h"
 
-struct event;
 struct tenant;
 
 /* Commands of one stream that are on the device at a time: below the depth at which a driver's

@@ -12,7 +12,6 @@
 
 #include "server/clock.h"
 #include "server/executor/tenant.h"
-#include "server/log.h"
 
 #define PIECE (UINT64_C(256) << 10)
 /* Time for a piece. */

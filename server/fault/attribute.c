@@ -30,7 +30,6 @@
 #include "protocol/command.h"
 #include "server/executor/journal.h"
 #include "server/fault/evidence.h"
-#include "server/fault/promote.h"
 #include "server/incident/in_flight.h"
 #include "server/incident/judge.h"
 #include "server/log.h"

@@ -26,7 +26,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/fault/evidence.h"
-#include "server/fault/time_limit.h"
 #include "server/fault/promote.h"
 #include "server/fault/verdict.h"
 #include "server/incident/incident.h"

@@ -4,8 +4,6 @@
 #ifndef FRMPS_SERVER_FAULT_ENDLESS_H
 #define FRMPS_SERVER_FAULT_ENDLESS_H
 
-#include <stdbool.h>
-
 struct domain;
 struct session;
 

@@ -2,12 +2,10 @@
 
 #include "server/fault/evidence.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "protocol/cuda_abi.h"
 #include "server/fault/kernel_log.h"
-#include "server/fault/time_limit.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/worker/words.h"

@@ -11,7 +11,6 @@
 #include "server/fault/nvml.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>

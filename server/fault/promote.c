@@ -32,7 +32,6 @@
 
 #include "server/fault/promote.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,9 +11,7 @@
 #include "server/incident/judge.h"
 
 struct domain;
-struct saved_list;
 struct session;
-struct timer;
 struct wire_trouble;
 struct worker;
 

@@ -9,7 +9,6 @@
 
 #include "server/fault/time_limit.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,6 @@
 #include "server/fault/attribute.h"
 #include "server/fault/endless.h"
 #include "server/fault/evidence.h"
-#include "server/fault/promote.h"
 #include "server/incident/incident.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"

@@ -9,7 +9,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/fault/evidence.h"
-#include "server/fault/promote.h"
 #include "server/incident/judge.h"
 #include "server/log.h"
 #include "server/loop/timer.h"

@@ -16,9 +16,7 @@
 struct chunk;
 struct daemon;
 struct offer;
-struct holding;
 struct kept_chunk;
-struct kept_doomed;
 struct record;
 struct shared_fd;
 

@@ -27,7 +27,6 @@ struct session;
 struct move;
 struct record;
 struct timer;
-struct wire_message;
 struct worker;
 
 /* Failed starts in a row after which the operator and waiting programs are notified. */

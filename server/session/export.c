@@ -2,7 +2,6 @@
 
 #include "server/session/export.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

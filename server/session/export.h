@@ -27,7 +27,6 @@
 #include "protocol/cuda_abi.h"
 
 struct chunk;
-struct offer;
 struct session;
 struct shared_fd;
 struct timer;

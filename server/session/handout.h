@@ -23,7 +23,6 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-struct handout;
 struct shared_fd;
 struct timer;
 struct uv_loop_s;

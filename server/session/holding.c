@@ -12,7 +12,6 @@
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
-#include "server/session/message.h"
 #include "server/session/records.h"
 
 struct holding *holding_free(struct holding *entry)

@@ -4,7 +4,6 @@
 
 #include "server/session/holdings.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "protocol/cuda_abi.h"

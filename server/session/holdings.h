@@ -19,9 +19,6 @@
 #include "server/session/holding.h"
 
 struct chunk;
-struct kept_holding;
-struct record;
-struct shared_fd;
 struct backend_device;
 struct store;
 struct window_set;

@@ -11,8 +11,6 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/guarantee.h"
-#include "server/session/reclaim.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 #include "server/worker/worker.h"

@@ -12,7 +12,6 @@
 #include "server/log.h"
 
 struct daemon;
-struct userlog_user;
 
 enum userlog_reason {
 #define USERLOG(reason, lines, about) USERLOG_##reason,

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 struct domain;
-struct move;
 struct session;
 struct worker;
 

@@ -2,7 +2,6 @@
 // table for people or as JSON for programs.
 
 #include <dirent.h>
-#include <errno.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sysexits.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 enum past {

@@ -9,14 +9,12 @@
 
 #include "server/loop/connection.h"
 
-struct compiler;
 struct daemon;
 struct heritage;
 struct spawner;
 struct store;
 struct timer;
 struct uv_loop_s;
-struct worker;
 
 struct crew {
 	struct daemon *daemon; /* not used in worker/ */

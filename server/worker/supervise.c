@@ -27,7 +27,6 @@
 #include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
 #include "server/worker/vitals.h"
-#include "server/worker/words.h"
 
 struct process {
 	int pidfd;

@@ -77,8 +77,6 @@ struct spawner {
 typedef void worker_reply_fn(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
 
-struct worker_pending;
-
 /* The daemon looks so often at workers that owe an answer (fault/overdue.h). */
 #define WORKER_LOOK_MS 10000u
 

@@ -25,7 +25,6 @@
 
 #include "server/backend/cuda/warps.h"
 #include "server/grow.h"
-#include "server/log.h"
 
 #define CLASS_DEBUGGER	    0x83deu /* GT200_DEBUGGER */
 #define CLASS_SYSTEM_MEMORY 0x3eu   /* NV01_MEMORY_SYSTEM */

@@ -5,7 +5,6 @@
 
 #include "server/backend/cuda/loader.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

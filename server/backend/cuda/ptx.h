@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
