@@ -55,10 +55,11 @@
 static int read_service(struct daemon *daemon, const struct legacy *legacy)
 {
 	const struct record **records;
-	struct kept_service kept = {0};
+	struct service_record record;
+	struct listener_keys keys;
 	char path[PLACE_BYTES];
 	bool found = store_list(daemon->store, RECORD_SERVICE, &records) == 1 &&
-		     record_read(records[0], &kept, sizeof(kept));
+		     record_read(records[0], &record, sizeof(record));
 	int r;
 
 	if (found)
@@ -66,26 +67,18 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	free(records);
 	if (!found)
 		return -1;
-	daemon->next_session = kept.next_session;
-	daemon->started_us = kept.started_us;
-	daemon->crew.latest = kept.next_worker;
-	daemon->next_domain = kept.next_domain;
-	daemon->keeper_number = kept.keeper_number;
-	daemon->crew.epoch = kept.epoch + 1;
-	daemon->phase = kept.ready ? DAEMON_SERVES : DAEMON_STARTS;
-	daemon->health = kept.health;
+	memcpy(daemon, record.head, sizeof(record.head));
+	daemon->crew.latest = record.next_worker;
+	daemon->crew.epoch = record.epoch + 1;
+	daemon->phase = record.ready ? DAEMON_SERVES : DAEMON_STARTS;
 	/* The drain was not over: programs go on. */
 	if (daemon->health.state == DEVICE_DRAINING)
 		daemon->health.state = DEVICE_SERVING;
-	daemon->memory_default = kept.memory_default;
-	daemon->sm_default = kept.sm_default;
-	daemon->class_default = kept.class_default;
-	daemon->partitions = kept.partitions;
-	daemon->stop_seconds = kept.stop_seconds;
-	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
 	daemon_socket(daemon, path);
-	r = listener_adopt(daemon, path, kept.listener, kept.listener_lock, &daemon->listener);
+	keys = daemon->listener_keys;
+	daemon->listener_keys = (struct listener_keys){0};
+	r = listener_adopt(daemon, path, keys.socket, keys.lock, &daemon->listener);
 	/* A daemon that is shutting down has no listener. */
 	if (r < 0 && !legacy->stops)
 		return -1;

@@ -85,9 +85,11 @@ static void end_domain(struct domain *domain, int32_t code, const char *text)
 	domain_prewarm(daemon);
 }
 
-void device_contain(struct domain *domain, int32_t code, const char *reason)
+/* A fault of the device has hurt one executor of a domain: the domain's sessions get the code, and
+ * the domain ends. */
+static void contain(struct domain *domain, int32_t code, const char *reason)
 {
-	char text[256];
+	char text[300];
 
 	snprintf(text, sizeof(text), "a fault of the device in an executor: %s", reason);
 	end_domain(domain, code, text);
@@ -111,7 +113,7 @@ bool device_take_lost(struct worker *worker)
 	if (daemon_is_drained(worker->daemon))
 		return false;
 	if (worker->domain && worker->was_ready && backend_is_of_device((CUresult)worker->lost_code))
-		device_contain(worker->domain, worker->lost_code, worker->lost_text);
+		contain(worker->domain, worker->lost_code, worker->lost_text);
 	else if (finds_no_device(worker) && !device_drain_take_back(worker->daemon, worker->lost_text))
 		device_fail(worker->daemon, worker->lost_code, worker->lost_text);
 	return worker->state == WORKER_TERMINATING;
@@ -146,7 +148,7 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
 	if (xid->scope == XID_OF_DEVICE || !xid->pid || (daemon->keeper && daemon->keeper->pid == xid->pid))
 		device_fail(daemon, xid->code, xid->text);
 	else if (worker)
-		device_contain(worker->domain, xid->code, xid->text);
+		contain(worker->domain, xid->code, xid->text);
 	else
 		log_warning("a fault of the device hurts only a process outside this service: %s", xid->text);
 }

@@ -9,8 +9,8 @@
 // FAILED  every session gets a sticky error, new sessions get the same error, executors are
 //         killed, and no executor or keeper is started again.
 //
-// A fault that the device contains costs the sessions of one domain only: device_contain(). So does
-// an executor that was killed and does not end: a user's resource may hold the process, a file
+// A fault that the device contains costs the sessions of one domain only. So does an
+// executor that was killed and does not end: a user's resource may hold the process, a file
 // system for example. If the device holds the process, executors of other domains follow one by
 // one. Daemon, loop thread only.
 
@@ -23,7 +23,6 @@
 #include "server/session/health.h"
 
 struct daemon;
-struct domain;
 struct worker;
 struct xid;
 
@@ -34,10 +33,6 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason);
 /** Ends all sessions and workers after the failure. Calling this twice is fine: the daemon may have
  * died meanwhile. */
 void device_end_all(struct daemon *daemon);
-
-/** A fault of the device has hurt one executor of a domain: the domain's sessions get the code, and
- * the domain ends. */
-void device_contain(struct domain *domain, int32_t code, const char *reason);
 
 /**
  * A worker has sent Lost: the worker has lost its context, or cannot open the device. If the

@@ -98,44 +98,32 @@ static uint64_t file_room(const struct daemon *daemon, uint64_t beside)
 	return used < daemon->fds_max ? (daemon->fds_max - used) / FDS_OF_SESSION : 0;
 }
 
-static const char *refuse(int32_t code, const char *text, int32_t *ret_code)
-{
-	*ret_code = code;
-	return text;
-}
-
 const char *quota_refuses_session(
 	const struct daemon *daemon, const struct session_peer *peer, uint64_t beside, int32_t *ret_code)
 {
-	const struct config *config = daemon->config;
-	uint64_t count = daemon->session_count + beside, own = sessions_of(daemon, peer->owner) + beside,
-		 files = file_room(daemon, beside);
-	uint64_t places = config->clients_max > count ? config->clients_max - count : 0;
-	uint64_t room = least(places, files), kept, most;
+	const uint64_t clients_max = daemon->config->clients_max, most = daemon->config->clients_per_user_max,
+		       count = daemon->session_count + beside,
+		       own = sessions_of(daemon, peer->owner) + beside, files = file_room(daemon, beside),
+		       places = clients_max > count ? clients_max - count : 0, room = least(places, files),
+		       kept = quota_is_operator(peer->uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
+	const char *why = NULL;
 
-	kept = quota_is_operator(peer->uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
 	if (room <= kept && places <= files)
-		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service serves as many programs as clients_max allows: end one (frmpsctl "
-			"status lists them), or raise the key",
-			ret_code);
-	if (room <= kept)
-		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has no open files left for one more program: end one, or raise "
-			"its limit (LimitNOFILE of the unit)",
-			ret_code);
-	most = config->clients_per_user_max;
-	if (most && own >= most)
-		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many programs as clients_per_user_max allows: end one (frmpsctl "
-			"status lists them), or raise the key",
-			ret_code);
-	if (!most && !quota_is_operator(peer->uid) && own >= room - kept)
-		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many programs as leave room for other users: end one (frmpsctl "
-			"status lists them), or set clients_per_user_max",
-			ret_code);
-	return NULL;
+		why = "the service serves as many programs as clients_max allows: end one (frmpsctl status "
+		      "lists them), or raise the key";
+	else if (room <= kept)
+		why = "the service has no open files left for one more program: end one, or raise its limit "
+		      "(LimitNOFILE of the unit)";
+	else if (most && own >= most)
+		why = "its user has as many programs as clients_per_user_max allows: end one (frmpsctl "
+		      "status "
+		      "lists them), or raise the key";
+	else if (!most && !quota_is_operator(peer->uid) && own >= room - kept)
+		why = "its user has as many programs as leave room for other users: end one (frmpsctl status "
+		      "lists them), or set clients_per_user_max";
+	if (why)
+		*ret_code = CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+	return why;
 }
 
 bool quota_allows_user(struct daemon *daemon, uid_t owner, uint64_t limit)

@@ -270,7 +270,7 @@ static void end_tenant_of(struct executor *executor, uint64_t id, const struct b
 			fault->block[2]);
 	snprintf(reason, sizeof(reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
-	tenant_tell_end_of(executor, id, SHM_SESSION_FAULTED, fault->code, reason);
+	tenant_tell_fault_of(executor, id, fault->code, reason);
 }
 
 /* Finds the owners of the faults. @owners: BACKEND_FAULTS_MAX. Return: true if all owners are

@@ -82,8 +82,7 @@ static enum verdict judge(const struct end_kernels *end, bool waits)
 	if (waits || contain_is_open(end->executor))
 		return VERDICT_WAITS;
 	/* From there on no command of the session is issued (serve.c). */
-	is_served = tenant_tell_end_of(
-		end->executor, end->session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text);
+	is_served = tenant_tell_fault_of(end->executor, end->session, (CUresult)why->code, why->text);
 	return is_served ? VERDICT_ENDS : VERDICT_GONE;
 }
 

@@ -44,22 +44,20 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base, uint64_t bytes)
+static bool fits(const struct wire_range *range, uint64_t granule)
 {
 	return range->bytes && range->address % granule == 0 && range->bytes % granule == 0 &&
-	       range->address - base < bytes && range->bytes <= bytes - (range->address - base);
+	       range->bytes <= UINT64_MAX - range->address;
 }
 
 static bool is_device_range(struct tenant *tenant, const struct wire_range *range)
 {
-	return fits(range, BACKEND_CHUNK_GRANULE, 0, UINT64_MAX) &&
-	       tenant_has_window(tenant, range->address, range->bytes);
+	return fits(range, BACKEND_CHUNK_GRANULE) && tenant_has_window(tenant, range->address, range->bytes);
 }
 
 static bool is_host_range(struct tenant *tenant, const struct wire_range *range)
 {
-	return fits(range, PAGE, 0, UINT64_MAX) &&
-	       tenant_has_host_window(tenant, range->address, range->bytes);
+	return fits(range, PAGE) && tenant_has_host_window(tenant, range->address, range->bytes);
 }
 
 static CUresult range_code(int error)
@@ -475,7 +473,7 @@ CUresult memory_reserve_host(struct tenant *tenant, uint64_t address, uint64_t b
 	void *at = (void *)(uintptr_t)address;
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (fits(&(struct wire_range){.address = address, .bytes = bytes}, PAGE, 0, UINT64_MAX))
+	if (fits(&(struct wire_range){.address = address, .bytes = bytes}, PAGE))
 		code = range_code(range_set_add(&tenant->host_windows, address, bytes));
 	if (code)
 		return code;

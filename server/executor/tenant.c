@@ -160,8 +160,7 @@ void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresu
 		wake_all(&server->wake);
 }
 
-bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session_state state, CUresult code,
-	const char *reason)
+bool tenant_tell_fault_of(struct executor *executor, uint64_t id, CUresult code, const char *reason)
 {
 	struct tenant *tenant;
 	bool is_served = false;
@@ -169,7 +168,7 @@ bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session
 	pthread_mutex_lock(&executor->tenants_lock);
 	TAILQ_FOREACH (tenant, &executor->tenants, link)
 		if (tenant->id == id && word_acquire(&tenant->generation)) {
-			tenant_tell_end(tenant, state, code, reason);
+			tenant_tell_end(tenant, SHM_SESSION_FAULTED, code, reason);
 			is_served = true;
 		}
 	pthread_mutex_unlock(&executor->tenants_lock);

@@ -205,10 +205,9 @@ void tenant_end_loops(struct tenant *tenant);
  */
 void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
-/** The same for the session with that number, without tenants_lock. Return: true if the session is
- * served here */
-bool tenant_tell_end_of(struct executor *executor, uint64_t id, enum shm_session_state state, CUresult code,
-	const char *reason);
+/** The same for a fault of the session with that number, without tenants_lock. Return: true if the
+ * session is served here */
+bool tenant_tell_fault_of(struct executor *executor, uint64_t id, CUresult code, const char *reason);
 
 /** tenant_tell_end(), and ends the service. The threads of tenant_offend(). */
 void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);

@@ -65,27 +65,15 @@ bool daemon_offers_device(const struct daemon *daemon)
 
 void daemon_save(struct daemon *daemon)
 {
-	struct kept_service kept;
+	struct service_record record;
 
 	/* Records are compared, with what is between the fields. */
-	memset(&kept, 0, sizeof(kept));
-	kept.next_session = daemon->next_session;
-	kept.started_us = daemon->started_us;
-	kept.next_worker = daemon->crew.latest;
-	kept.next_domain = daemon->next_domain;
-	kept.keeper_number = daemon->keeper_number;
-	kept.epoch = daemon->crew.epoch;
-	kept.ready = daemon->phase != DAEMON_STARTS;
-	kept.health = daemon->health;
-	kept.memory_default = daemon->memory_default;
-	kept.sm_default = daemon->sm_default;
-	kept.class_default = daemon->class_default;
-	kept.partitions = daemon->partitions;
-	kept.stop_seconds = daemon->stop_seconds;
-	kept.counters = daemon->counters;
-	kept.listener = daemon->listener_keys.socket;
-	kept.listener_lock = daemon->listener_keys.lock;
-	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
+	memset(&record, 0, sizeof(record));
+	record.next_worker = daemon->crew.latest;
+	record.epoch = daemon->crew.epoch;
+	record.ready = daemon->phase != DAEMON_STARTS;
+	memcpy(record.head, daemon, sizeof(record.head));
+	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &record, sizeof(record));
 }
 
 /* By a signal to the holder, so that a later life of the daemon ends, too. */

@@ -18,6 +18,7 @@
 #define FRMPS_SERVER_SESSION_DAEMON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -83,6 +84,21 @@ enum daemon_phase {
 };
 
 struct daemon {
+	/* This part outlives the daemon: the record has it in this layout. */
+	uint64_t next_session; /* the latest number given out; 0: none was */
+	uint64_t started_us;
+	/* by an operator: most device memory of sessions that begin now (control/mps.h); 0: none */
+	uint64_t memory_default;
+	uint64_t sm_default;	/* the same for multiprocessors, percent */
+	uint64_t class_default; /* the class of such sessions, at best (config.h) */
+	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
+	struct counters counters;
+	struct partitions partitions;
+	struct device_health health;
+	struct listener_keys listener_keys; /* of its descriptors */
+	uint32_t keeper_number;		    /* 1, 2, 3, … */
+	uint32_t next_domain;		    /* the latest number given out */
+	/* Of this life of the daemon alone. */
 	struct uv_loop_s *loop;
 	struct crew crew; /* keeper and executors */
 	const struct config *config;
@@ -98,14 +114,11 @@ struct daemon {
 	struct departure *departure; /* daemon/depart.h; NULL: no session leaves, or is saved */
 	struct arrival *arrival;     /* adopt/arrive.h; NULL: no session comes */
 	struct listener *listener;
-	struct listener_keys listener_keys; /* of its descriptors */
-	struct witnesses *witnesses;	    /* of faults (daemon/witnesses.h) */
+	struct witnesses *witnesses; /* of faults (daemon/witnesses.h) */
 	/* keeping.h */
-	struct worker *keeper;	/* NULL between the death of a keeper and the start of the next */
-	uint32_t keeper_number; /* 1, 2, 3, … */
+	struct worker *keeper; /* NULL between the death of a keeper and the start of the next */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
-	uint32_t next_domain; /* the latest number given out */
 	TAILQ_HEAD(, domain) domains;
 	/* from Hello until the last executor has closed the session */
 	TAILQ_HEAD(, session) sessions;
@@ -128,19 +141,11 @@ struct daemon {
 	struct compiling compiling;
 	struct exports exports;
 	unsigned session_count;
-	uint64_t fds_max;      /* open files that this process may have */
-	uint64_t records_max;  /* most bytes of records */
-	uint64_t next_session; /* the latest number given out; 0: none was */
+	uint64_t fds_max;     /* open files that this process may have */
+	uint64_t records_max; /* most bytes of records */
 	/* The device, as executors reported it; valid when device_known. */
 	struct backend_device device;
 	bool device_known;
-	struct device_health health;
-	/* by an operator: most device memory of sessions that begin now (control/mps.h); 0: none */
-	uint64_t memory_default;
-	uint64_t sm_default;	/* the same for multiprocessors, percent */
-	uint64_t class_default; /* the class of such sessions, at best (config.h) */
-	struct partitions partitions;
-	uint64_t stop_seconds;	/* time for programs to finish when the service ends */
 	uint64_t stop_until_us; /* end of that time; from DAEMON_STOPS on */
 	enum daemon_phase phase;
 	unsigned due;	  /* of enum daemon_due */
@@ -150,13 +155,17 @@ struct daemon {
 	struct timer *stop_timer;
 	struct device_drain *drain; /* daemon/device_drain.h */
 	struct turn_end *turn_end;
-	uint64_t started_us;
-	struct counters counters;
-	/* This part outlives the daemon (server/adopt/); NULL: nothing does. */
-	struct store *store;
+	struct store *store; /* what outlives the daemon (server/adopt/); NULL: nothing does */
 	const struct record *record;
 	struct watch *holder;
 	bool adopting; /* things are being rebuilt: nothing is sent yet */
+};
+
+/* RECORD_SERVICE: fields with another form there, then the head of the daemon unchanged. */
+struct service_record {
+	uint32_t next_worker, epoch;
+	bool ready;
+	_Alignas(8) char head[offsetof(struct daemon, loop)];
 };
 
 /** Records the daemon's own numbers, if they differ from the record. */

@@ -12,9 +12,6 @@
 
 #include "server/config/terms.h"
 #include "server/identity.h"
-#include "server/session/counters.h"
-#include "server/session/health.h"
-#include "server/session/partition.h"
 
 /* Executors of a domain that are to close a session at its end: as many as a domain has at most,
  * with all standbys that the configuration allows. */
@@ -23,17 +20,7 @@
  * file. */
 #define KEPT_SWAP_FILES 8u
 
-/* RECORD_SERVICE, key 0. */
-struct kept_service {
-	uint64_t next_session, started_us;
-	uint32_t next_worker, next_domain, keeper_number, epoch;
-	uint32_t listener, listener_lock; /* descriptors */
-	bool ready;
-	struct device_health health;
-	uint64_t memory_default, sm_default, class_default, stop_seconds;
-	struct partitions partitions;
-	struct counters counters;
-};
+/* RECORD_SERVICE, key 0: struct service_record (session/daemon.h). */
 
 /* RECORD_DOMAIN, key: number; followed by the fields of fault/ (session/saved.h). */
 struct kept_domain {
