@@ -94,30 +94,24 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 static void read_domain(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
-	struct kept_domain kept;
-	struct domain *domain;
-	const char *payload;
 	size_t bytes;
+	const struct domain_record *kept = record_payload(record, &bytes);
+	struct domain *domain;
 
-	if (!record_read(record, &kept, sizeof(kept)) || kept.identity.group_count > IDENTITY_GROUPS_MAX ||
-		kept.use > DOMAIN_ALONE_BY_ORDER || kept.life > DOMAIN_RETIRES) {
+	if (bytes < sizeof(*kept)) {
 		store_drop(daemon->store, record);
 		return;
 	}
 	domain = domain_new_numbered(daemon, (uint32_t)record_key(record));
 	log_bug_on(!domain);
-	kept.reason[sizeof(kept.reason) - 1] = '\0';
-	payload = record_payload(record, &bytes);
 	domain->record = record;
-	domain->identity = kept.identity;
-	domain->use = kept.use;
-	domain->life = kept.life;
-	domain->memory_limit = kept.memory_limit;
-	domain->sm_percent = kept.sm_percent;
-	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
-	domain->activate_id = kept.activate_id;
-	domain->generation = kept.generation;
-	saved_read(domain, payload + sizeof(kept), bytes - sizeof(kept));
+	memcpy(domain, kept->head, sizeof(kept->head));
+	domain->reason[sizeof(domain->reason) - 1] = '\0';
+	if (domain->identity.group_count > IDENTITY_GROUPS_MAX || domain->use > DOMAIN_ALONE_BY_ORDER ||
+		domain->life > DOMAIN_RETIRES)
+		domain_free(domain);
+	else
+		saved_read(domain, kept + 1, bytes - sizeof(*kept));
 }
 
 static bool is_in_trouble(const struct domain *domain)
@@ -153,9 +147,10 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 
 static uint32_t active_of(const struct domain *domain)
 {
-	struct kept_domain kept;
+	size_t bytes;
+	const struct domain_record *kept = record_payload(domain->record, &bytes);
 
-	return record_read(domain->record, &kept, sizeof(kept)) ? kept.active : 0;
+	return kept->active;
 }
 
 static void read_worker(struct adoption *adoption, const struct record *record)

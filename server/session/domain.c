@@ -85,26 +85,6 @@ void domain_watch_idle(struct domain *domain)
 		timer_start(domain->idle, idle_ms(domain));
 }
 
-static struct kept_domain *make_record(const struct domain *domain, size_t *ret_bytes)
-{
-	struct kept_domain *kept;
-
-	*ret_bytes = sizeof(*kept) + saved_write(domain, NULL);
-	kept = calloc(1, *ret_bytes);
-	log_bug_on(!kept);
-	*kept = (struct kept_domain){.identity = domain->identity,
-		.use = domain->use,
-		.life = domain->life,
-		.memory_limit = domain->memory_limit,
-		.sm_percent = domain->sm_percent,
-		.active = domain->active ? domain->active->number : 0,
-		.activate_id = domain->activate_id,
-		.generation = domain->generation};
-	memcpy(kept->reason, domain->reason, sizeof(kept->reason));
-	saved_write(domain, kept + 1);
-	return kept;
-}
-
 void domain_changed(struct domain *domain)
 {
 	domain->is_changed = domain->daemon->has_changes = true;
@@ -112,13 +92,16 @@ void domain_changed(struct domain *domain)
 
 void domain_save(struct domain *domain)
 {
-	struct store *store = domain->daemon->store;
-	struct kept_domain *kept;
-	size_t bytes;
+	const size_t bytes = sizeof(struct domain_record) + saved_write(domain, NULL);
+	struct domain_record *record = calloc(1, bytes);
 
-	kept = make_record(domain, &bytes);
-	domain->record = store_put(store, domain->record, RECORD_DOMAIN, domain->number, kept, bytes);
-	free(kept);
+	log_bug_on(!record);
+	record->active = domain->active ? domain->active->number : 0;
+	memcpy(record->head, domain, sizeof(record->head));
+	saved_write(domain, record + 1);
+	domain->record = store_put(
+		domain->daemon->store, domain->record, RECORD_DOMAIN, domain->number, record, bytes);
+	free(record);
 }
 
 void domain_all_changed(struct domain *domain)

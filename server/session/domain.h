@@ -14,6 +14,7 @@
 #define FRMPS_SERVER_SESSION_DOMAIN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -50,23 +51,27 @@ enum domain_life {
 };
 
 struct domain {
-	TAILQ_ENTRY(domain) link;
-	struct daemon *daemon;
+	/* This part outlives the daemon: the record has it in this layout. */
 	enum domain_use use;
 	enum domain_life life;
-	char reason[160]; /* why the domain is for one program alone; else empty */
 	/* most device memory of sessions that begin here; 0: no operator set it */
 	uint64_t memory_limit;
-	uint64_t sm_percent;  /* most multiprocessors of such sessions, percent; the same */
-	struct move *arrival; /* a session is on its way here (standby/move.h); NULL: none */
+	uint64_t sm_percent; /* most multiprocessors of such sessions, percent; the same */
+	/* of the Activate that the active executor has not answered; 0: none */
+	uint64_t activate_id;
+	uint32_t generation; /* the latest given out to an executor */
+	char reason[160];    /* why the domain is for one program alone; else empty */
 	/* also the user of the executors, if they run as their user (role.h) */
 	struct identity identity;
+	/* Owners and lists of the domain. */
+	TAILQ_ENTRY(domain) link;
+	struct daemon *daemon;
+	struct move *arrival; /* a session is on its way here (standby/move.h); NULL: none */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until the executor is reaped */
 	TAILQ_HEAD(, session) sessions;
 	struct window_set windows; /* in use by sessions, or not free yet after their end */
 	TAILQ_HEAD(, unpinning) unpinnings;
-	uint32_t generation;	    /* the latest given out to an executor */
 	struct promotion promotion; /* fault/ changes it */
 	unsigned due;		    /* of enum domain_due */
 	bool holds;		    /* its sessions, once the turn is recorded (fault/promote.h) */
@@ -77,12 +82,15 @@ struct domain {
 	struct timer *respawn;
 	struct timer *telling; /* until standbys get the entries that they lack (standby/warm.h) */
 	struct timer *idle;    /* runs while a user's domain has no sessions */
-	/* This part outlives the daemon. */
-	uint32_t number; /* unique in the life of the service */
-	/* of the Activate that the active executor has not answered; 0: none */
-	uint64_t activate_id;
+	uint32_t number;       /* unique in the life of the service */
 	const struct record *record;
 	bool is_changed; /* since the record */
+};
+
+/* RECORD_DOMAIN, key: number; followed by the fields of fault/ (saved.h). */
+struct domain_record {
+	uint32_t active; /* worker */
+	_Alignas(8) char head[offsetof(struct domain, link)];
 };
 
 /** True for a domain of a single program. */

@@ -22,16 +22,7 @@
 
 /* RECORD_SERVICE, key 0: struct service_record (session/daemon.h). */
 
-/* RECORD_DOMAIN, key: number; followed by the fields of fault/ (session/saved.h). */
-struct kept_domain {
-	struct identity identity;
-	uint32_t use, life; /* enum domain_use, domain_life */
-	char reason[160];
-	uint64_t memory_limit, sm_percent;
-	uint32_t active;      /* worker */
-	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
-	uint32_t generation;
-};
+/* RECORD_DOMAIN, key: number: struct domain_record (session/domain.h). */
 
 /* A request to a worker that is not answered. */
 struct kept_call {
