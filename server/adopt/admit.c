@@ -15,7 +15,6 @@
 #include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/fault_history.h"
 #include "server/session/guarantee.h"
 #include "server/session/holdings.h"
 #include "server/session/owner.h"
@@ -176,15 +175,8 @@ static const char *make_domain(struct daemon *daemon, struct arriving *member,
 	const struct identity *identity, const struct session *head, const char *alone, int32_t *ret_code)
 {
 	struct domain_refusal refusal;
-	struct terms terms;
 
-	terms_find(&daemon->rules, &head->subject, &terms);
-	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
-		alone = "isolation = client";
-	else if (fault_history_is_quarantined(daemon, head->uid, head->identity))
-		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	member->domain =
-		domain_of(daemon, identity, alone, terms.isolation == CONFIG_ISOLATION_CLIENT, &refusal);
+	member->domain = domain_for(daemon, identity, &head->subject, head->identity, alone, &refusal);
 	member->domain_number = member->domain ? member->domain->number : 0;
 	if (member->domain)
 		return NULL;

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/config/config.h"
 #include "server/daemon/life.h"
 #include "server/identity.h"
 #include "server/loop/connection.h"
@@ -28,7 +27,6 @@
 #include "server/daemon/lending.h"
 #include "server/session/events.h"
 #include "server/session/message.h"
-#include "server/session/fault_history.h"
 #include "server/role.h"
 #include "server/session/owner.h"
 #include "server/daemon/quota.h"
@@ -68,64 +66,52 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 	visitor_free(visitor);
 }
 
+/* Return: no text: its program may have a session */
+static struct domain_refusal look_for_refusal(struct visitor *visitor)
+{
+	struct daemon *daemon = visitor->daemon;
+	int32_t code = CUDA_ERROR_MPS_SERVER_NOT_READY;
+	struct terms terms;
+	const char *text;
+
+	if (daemon_has_failed(daemon))
+		return (struct domain_refusal){daemon->health.code, daemon->health.reason};
+	if (!daemon_offers_device(daemon))
+		return (struct domain_refusal){code, DEVICE_DRAIN_REFUSAL};
+	if (visitor->identity.group_count > IDENTITY_GROUPS_MAX)
+		return (struct domain_refusal){CUDA_ERROR_NOT_PERMITTED,
+			"it is in more groups than an executor of the host backend can take on (64)"};
+	text = daemon->phase >= DAEMON_STOPS ? stops
+					     : quota_refuses_session(daemon, &visitor->peer, 0, &code);
+	if (text)
+		return (struct domain_refusal){code, text};
+	/* Memory that any program of a user keeps open counts for the user, whichever program comes
+	 * now. */
+	terms_of_user(&daemon->rules, visitor->peer.uid, &terms);
+	if (!quota_allows_user(daemon, visitor->peer.owner, terms.pinned_limit))
+		return (struct domain_refusal){CUDA_ERROR_OUT_OF_MEMORY,
+			"its user's programs keep open too much memory of the service that was freed "
+			"(pinned_limit)"};
+	return (struct domain_refusal){0};
+}
+
 /* Finds the domain, and checks its room. Return: NULL if the visitor was refused. */
 static struct domain *find_room(struct visitor *visitor, const struct wire_hello *hello)
 {
-	struct daemon *daemon = visitor->daemon;
+	struct domain_refusal refusal = look_for_refusal(visitor);
 	char identity[SESSION_IDENTITY_MAX];
-	const char *alone = NULL, *text;
-	struct domain_refusal refusal;
-	struct domain *domain;
-	struct terms terms;
-	bool ordered;
-	int32_t code;
+	struct domain *domain = NULL;
 
-	if (daemon_has_failed(daemon)) {
-		refuse(visitor, daemon->health.code, daemon->health.reason);
-		return NULL;
-	}
-	if (!daemon_offers_device(daemon)) {
-		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY, DEVICE_DRAIN_REFUSAL);
-		return NULL;
-	}
-	if (visitor->identity.group_count > IDENTITY_GROUPS_MAX) {
-		refuse(visitor, CUDA_ERROR_NOT_PERMITTED,
-			"it is in more groups than an executor of the host backend can take on (64)");
-		return NULL;
-	}
-	code = CUDA_ERROR_MPS_SERVER_NOT_READY;
-	text = daemon->phase >= DAEMON_STOPS ? stops
-					     : quota_refuses_session(daemon, &visitor->peer, 0, &code);
-	if (text) {
-		refuse(visitor, code, text);
-		return NULL;
-	}
-	/* Memory that any program of a user keeps open counts for the user, whichever program comes
-	 * now. */
-	terms_find(&daemon->rules, &(struct subject){.uid = visitor->peer.uid}, &terms);
-	if (!quota_allows_user(daemon, visitor->peer.owner, terms.pinned_limit)) {
-		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
-			"its user's programs keep open too much memory of the service that was freed "
-			"(pinned_limit)");
-		return NULL;
-	}
 	handshake_identity(identity, hello);
-	terms_find(&daemon->rules, &visitor->peer.subject, &terms);
-	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
-	if (ordered)
-		alone = "isolation = client";
-	else if (fault_history_is_quarantined(daemon, visitor->peer.uid, identity))
-		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	domain = domain_of(daemon, &visitor->identity, alone, ordered, &refusal);
-	if (!domain) {
-		refuse(visitor, refusal.code, refusal.text);
-		return NULL;
-	}
-	if (!domain->active && domain->start_failures >= DOMAIN_START_FAILURES) {
-		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
-		return NULL;
-	}
-	return domain;
+	if (!refusal.text)
+		domain = domain_for(visitor->daemon, &visitor->identity, &visitor->peer.subject, identity,
+			NULL, &refusal);
+	if (domain && (domain->active || domain->start_failures < DOMAIN_START_FAILURES))
+		return domain;
+	if (domain)
+		refusal = (struct domain_refusal){CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error};
+	refuse(visitor, refusal.code, refusal.text);
+	return NULL;
 }
 
 /* The program asks what there is: it gets no session, and no executor starts for it. */
@@ -278,26 +264,25 @@ static void on_message(void *context, const struct wire_message *message, struct
 {
 	struct visitor *visitor = context;
 
+	if (message->type == WIRE_HELLO) {
+		await_turn(visitor, &message->hello, packet);
+		return;
+	}
 	if (!message_allowed(message->type, FROM_STRANGER)) {
 		userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_stranger, LOG_LEVEL_WARNING,
 			"process %d of uid %lld is sent away: its first message was %s",
 			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
-		visitor_free(visitor);
-	} else if (message->type == WIRE_HELLO) {
-		await_turn(visitor, &message->hello, packet);
 	} else if (message->type == WIRE_LEND_MEMORY) {
 		lending_lend(visitor->daemon, visitor->connection, visitor->peer.uid, message);
-		visitor_free(visitor);
-	} else if (message->type == WIRE_HANDOVER) {
-		hand_over(visitor, message);
-		visitor->connection = NULL;
-		visitor_free(visitor);
 	} else {
-		caller_new(
-			visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid, message);
+		if (message->type == WIRE_HANDOVER)
+			hand_over(visitor, message);
+		else
+			caller_new(visitor->daemon, visitor->connection, visitor->peer.uid, visitor->peer.pid,
+				message);
 		visitor->connection = NULL;
-		visitor_free(visitor);
 	}
+	visitor_free(visitor);
 }
 
 static void on_closed(void *context, const char *reason)

@@ -17,7 +17,6 @@
 #include "server/role.h"
 #include "server/session/domain.h"
 #include "server/session/due.h"
-#include "server/session/records.h"
 #include "server/session/session.h"
 
 struct session *daemon_find_session(const struct daemon *daemon, uint64_t number)

@@ -16,9 +16,9 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/due.h"
+#include "server/session/fault_history.h"
 #include "server/session/guarantee.h"
 #include "server/session/owner.h"
-#include "server/session/records.h"
 #include "server/session/saved.h"
 #include "server/role.h"
 #include "server/session/session.h"
@@ -466,4 +466,20 @@ struct domain *domain_of(struct daemon *daemon, const struct identity *identity,
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);
 	return domain;
+}
+
+struct domain *domain_for(struct daemon *daemon, const struct identity *identity,
+	const struct subject *subject, const char *program, const char *alone,
+	struct domain_refusal *ret_refusal)
+{
+	struct terms terms;
+	bool ordered;
+
+	terms_find(&daemon->rules, subject, &terms);
+	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
+	if (ordered)
+		alone = "isolation = client";
+	else if (fault_history_is_quarantined(daemon, subject->uid, program))
+		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
+	return domain_of(daemon, identity, alone, ordered, ret_refusal);
 }

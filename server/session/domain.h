@@ -25,6 +25,7 @@
 
 struct daemon;
 struct session;
+struct subject;
 struct move;
 struct record;
 struct timer;
@@ -190,6 +191,10 @@ struct domain_refusal {
  */
 struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
 	bool ordered, struct domain_refusal *ret_refusal);
+/** The same with the terms of a program. @program: its identity (fault_history.h) */
+struct domain *domain_for(struct daemon *daemon, const struct identity *identity,
+	const struct subject *subject, const char *program, const char *alone,
+	struct domain_refusal *ret_refusal);
 
 /**
  * Checks if a user may have so many more executors, in a domain that is not ordered. Idle domains
