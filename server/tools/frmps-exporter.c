@@ -60,7 +60,7 @@ static char *make_metrics(const char *path)
 	for (unsigned i = 0; i < devices.count; i++)
 		if (place_of_device(path, i, beside))
 			statuses[i] = ask_status(beside);
-	text = devices.count > 1 ? metrics_of_devices(statuses, devices.count) : metrics_text(statuses[0]);
+	text = metrics_text(statuses, devices.count);
 	for (unsigned i = 0; i < devices.count; i++)
 		json_decref(statuses[i]);
 	return text;

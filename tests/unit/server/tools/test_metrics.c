@@ -35,7 +35,7 @@ static char *render(const char *json)
 	char *text;
 
 	ck_assert_ptr_nonnull(status);
-	text = metrics_text(status);
+	text = metrics_text(&status, 1);
 	ck_assert_ptr_nonnull(text);
 	json_decref(status);
 	return text;
@@ -122,7 +122,7 @@ TEST(metrics, each_name_is_explained_once)
 TEST(metrics, several_devices_are_one_text)
 {
 	json_t *statuses[3] = {json_loads(document, 0, NULL), NULL, json_loads(document, 0, NULL)};
-	char *text = metrics_of_devices(statuses, 3), *at;
+	char *text = metrics_text(statuses, 3), *at;
 
 	ck_assert_ptr_nonnull(text);
 	ck_assert(strstr(text, "\nfrmps_up{gpu=\"0\"} 1\nfrmps_up{gpu=\"1\"} 0\nfrmps_up{gpu=\"2\"} 1\n"));
@@ -138,7 +138,7 @@ TEST(metrics, several_devices_are_one_text)
 
 TEST(metrics, without_a_service_it_is_down)
 {
-	char *text = metrics_text(NULL);
+	char *text = metrics_text(&(json_t *){NULL}, 1);
 
 	expect(text, "frmps_up 0");
 	ck_assert_ptr_null(strstr(text, "frmps_info"));
