@@ -469,8 +469,7 @@ static bool has_room_for_programs(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= FILES_MIN)
 		return true;
 	log_error("the limit of open files is %llu and must be %u at least; better 20000 (LimitNOFILE of the "
-		  "unit, "
-		  "ulimit -n of a shell)",
+		  "unit, ulimit -n of a shell)",
 		(unsigned long long)limit.rlim_max, FILES_MIN);
 	return false;
 }

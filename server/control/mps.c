@@ -348,8 +348,7 @@ static bool parse_chunks(const struct verb *verb, const char *word, uint32_t now
 	} else if (units > most) {
 		refuse(verb, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
 			"%s chunks are more than it can have, %u: the device has %u of %u multiprocessors, "
-			"and one stays "
-			"for programs without a partition",
+			"and one stays for programs without a partition",
 			word, most, device->sm_units, device->sm_granule);
 		units = 0;
 	}

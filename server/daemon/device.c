@@ -62,9 +62,8 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 	daemon->health.code = code;
 	snprintf(daemon->health.reason, sizeof(daemon->health.reason), "the device has failed: %s", reason);
 	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &nobody,
-		"%s. All programs get code %d, and new ones are refused. Restart the service when the "
-		"device works "
-		"again",
+		"%s. All programs get code %d, and new ones are refused. Restart the service when the device "
+		"works again",
 		daemon->health.reason, (int)code);
 	device_end_all(daemon);
 }

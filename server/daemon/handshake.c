@@ -34,8 +34,7 @@ int handshake_check(const struct wire_hello *hello, int32_t *ret_code, const cha
 	if (hello->major != FRMPS_PROTOCOL_MAJOR)
 		return refuse(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
 			"the program's libcuda.so.1 and the service are of different versions of frmps: "
-			"restart the "
-			"one that is older",
+			"restart the one that is older",
 			ret_code, ret_text);
 	if (hello->window_base != WINDOW_GRID_BASE || hello->window_bytes != WINDOW_BYTES)
 		return refuse(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,

@@ -116,8 +116,7 @@ const char *quota_refuses_session(
 		      "(LimitNOFILE of the unit)";
 	else if (most && own >= most)
 		why = "its user has as many programs as clients_per_user_max allows: end one (frmpsctl "
-		      "status "
-		      "lists them), or raise the key";
+		      "status lists them), or raise the key";
 	else if (!most && !quota_is_operator(peer->uid) && own >= room - kept)
 		why = "its user has as many programs as leave room for other users: end one (frmpsctl status "
 		      "lists them), or set clients_per_user_max";

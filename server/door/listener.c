@@ -91,8 +91,7 @@ static void say_user(int fd, char *what, size_t size)
 		*process = '\0';
 	snprintf(what, size,
 		"in use by another frmps service (process %d); end it (frmpsctl quit), or choose another "
-		"path "
-		"with --socket",
+		"path with --socket",
 		atoi(process));
 }
 

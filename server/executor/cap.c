@@ -211,8 +211,7 @@ static void settle(struct caps *caps, struct tenant *tenant)
 	} else if (!caps->told_full) {
 		caps->told_full = true;
 		log_error("there are %u groups of multiprocessors, and no more can be made: programs stay "
-			  "where they "
-			  "are",
+			  "where they are",
 			caps->count);
 	}
 	use(caps, tenant->cap.group, 1);

@@ -93,8 +93,7 @@ static void map(struct tenant *tenant, uint32_t granule)
 	if (!guard->told_full)
 		log_event(may ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
 			"session %llu (%s, pid %d): some of its memory has no guard: no more than %u "
-			"mappings can "
-			"be had (code %d)",
+			"mappings can be had (code %d)",
 			(unsigned long long)tenant->id, tenant->program, tenant->pid, guard->mapped, code);
 	guard->told_full = true;
 }

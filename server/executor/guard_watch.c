@@ -295,14 +295,12 @@ static void describe(const struct tenant *tenant, const struct findings *found, 
 	if (found->words)
 		snprintf(text, size,
 			"a kernel wrote beside its memory: %u words changed from offset %#x of the guard on, "
-			"the "
-			"first to %#x, seen clean %.1f ms before",
+			"the first to %#x, seen clean %.1f ms before",
 			found->words, found->offset, found->value, clean);
 	else
 		snprintf(text, size,
 			"a kernel wrote beside its memory: words changed, and changed back, seen clean %.1f "
-			"ms "
-			"before",
+			"ms before",
 			clean);
 }
 

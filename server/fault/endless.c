@@ -61,8 +61,7 @@ static void report(struct domain *domain, const struct session *session, const c
 	fault_history_note(daemon, session);
 	userlog_event(daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
 		"work of process %d (%s) has been on the device for longer than max_kernel_seconds (%llu): "
-		"its kernels "
-		"were ended, and every other program goes on",
+		"its kernels were ended, and every other program goes on",
 		(int)session->pid, session->program, (unsigned long long)daemon->config->max_kernel_seconds);
 	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence.endless.asked_us);
 }
@@ -134,8 +133,7 @@ void endless_report_orphan(struct domain *domain, const struct session *session)
 	domain->daemon->counters.kernels_ended++;
 	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
 		"work of process %d (%s), which is gone, did not end within orphan_seconds: its kernels were "
-		"ended, and "
-		"every other program goes on",
+		"ended, and every other program goes on",
 		(int)session->pid, session->program);
 	verdict_orphan(domain, session);
 }

@@ -244,8 +244,7 @@ static void put_configuration(void)
 	put_text("A line is KEY = VALUE. A comment begins with # or ; at the beginning of a line or after a "
 		 "blank.");
 	put_text("A key that is unknown, or is there twice, is an error, as is a value that is out of range: "
-		 "the "
-		 "service does not start, and names the line.");
+		 "the service does not start, and names the line.");
 	put_text("BYTES may end in K, M, G or T, powers of 1024.");
 	puts(".Sh KEYS\n.Bl -tag -width Ds");
 	put_keys();

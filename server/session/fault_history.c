@@ -128,8 +128,7 @@ void fault_history_lift(struct daemon *daemon, struct fault_history *history)
 
 	events_note(daemon, EVENT_quarantine, LOG_LEVEL_INFO, &about,
 		"the faults of %s of uid %lld are forgotten: an operator said so. Its next process shares, "
-		"those "
-		"that run stay as they are",
+		"those that run stay as they are",
 		history->program, (long long)history->uid);
 	forget(daemon, history);
 }

@@ -154,8 +154,7 @@ static const char *obstacle(const struct session *session, enum move_cause cause
 	ran = has_run(session, &traces);
 	if (traces)
 		return "its kernels have run, and its modules have variables whose values stay in the "
-		       "context of its present "
-		       "executor: only a program that has run none of them can move";
+		       "context of its present executor: only a program that has run none of them can move";
 	if (ran && !active->contains)
 		return "its executor cannot tell of a fault itself, and one of this program's could go "
 		       "unnoticed in the move";

@@ -287,8 +287,7 @@ static void look_at_programs(struct examination *e)
 	if (others.count)
 		find(e, "programs", LEVEL_WARNING,
 			"start them with frmps-run; server/README.md says what gets past it and how to make "
-			"that "
-			"impossible",
+			"that impossible",
 			"%u process%s the driver's library without the service: %s", others.count,
 			others.count == 1 ? " uses" : "es use", others.text);
 	else

@@ -234,8 +234,7 @@ static int set_limits(const struct call *call, const char *server, const struct 
 
 	if (!code && priority && strcmp(priority, "0"))
 		code = mps_refuse(call, "a priority is not a server's here: set_default_client_priority sets "
-					"all programs', and "
-					"key class in a section [user NAME] a user's");
+					"all programs', and key class in a section [user NAME] a user's");
 	if (!code && !memory && !percentage && !priority && !words->values[KEY_LOCALITY_DOMAINS]) {
 		mps_refuse(call, "it needs --pinned-memory-limit or --active-thread-percentage");
 		code = EX_USAGE;

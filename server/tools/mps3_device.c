@@ -345,7 +345,6 @@ int mps3_feature_disable(const struct call *call)
 int mps3_feature_refuse(const struct call *call)
 {
 	return mps_refuse(call,
-		"it is not here: keys memory_limit and memory_guarantee of the configuration count "
-		"programs' memory, frmpsctl events tells of it, and the programs of a user always "
-		"share contexts");
+		"it is not here: keys memory_limit and memory_guarantee of the configuration count programs' "
+		"memory, frmpsctl events tells of it, and the programs of a user always share contexts");
 }
