@@ -9,6 +9,6 @@ cd "$(dirname "$0")"
 
 END
 	nvcc -arch=sm_75 -rdc=true -ptx -O3 -o - text.cu |
-		sed -e '/^\/\//d' -e '/^[[:space:]]*$/d' -e 's/^\.version.*/.version 7.0/' -e 's/^\.target.*/.target sm_70/' |
+		sed -e '/^[[:space:]]*\/\//d' -e '/^[[:space:]]*$/d' -e 's/^\.version.*/.version 7.0/' -e 's/^\.target.*/.target sm_70/' |
 		tr '\t' ' ' | sed -e 's/frmps_vprintf/vprintf/g' -e 's/frmps_assertfail/__assertfail/g' -e 's/  */ /g' -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/'
 } >text_ptx.inc
