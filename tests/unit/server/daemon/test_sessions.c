@@ -324,7 +324,7 @@ TEST(sessions, descriptors_are_left_for_others)
 	for (; !code && count < 16; count += !code) {
 		map.range = (struct wire_range){.address = host + 4096 * count, .bytes = 4096};
 		fake_request(fake, &client, &map, -1);
-		if (count < 8) {
+		if (count < 12) {
 			fake_serve(fake, active, WIRE_MAP_HOST);
 			fake_serve(fake, standby, WIRE_MAP_HOST);
 		}
@@ -332,7 +332,7 @@ TEST(sessions, descriptors_are_left_for_others)
 		code = fake->message.reply.code;
 	}
 	ck_assert_int_eq(code, CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(count, 8);
+	ck_assert_uint_eq(count, 12);
 	unmap.range = (struct wire_range){.address = host, .bytes = 4096};
 	fake_request(fake, &client, &unmap, -1);
 	fake_serve(fake, active, WIRE_UNMAP_HOST);
