@@ -209,6 +209,7 @@ static void take_record(struct arrival *arrival, uint32_t at)
 	head.partition = partition ? partition->number : 0;
 	head.state = SESSION_ELSEWHERE;
 	head.is_detached = true;
+	head.requests = 0;
 	/* Requests of the giver are none here. */
 	head.open = head.attach = head.let_go = (struct kept_call){0};
 	memset(head.closes, 0, sizeof(head.closes));

@@ -289,10 +289,13 @@ static json_t *domain_json(const struct domain *domain)
 
 static json_t *counters_json(const struct daemon *daemon)
 {
+	struct counters all = daemon->counters;
 	json_t *counters = json_object();
+	const struct session *session;
 
-#define COUNTER(name, help)                                                                                  \
-	json_object_set_new(counters, #name, json_integer((json_int_t)daemon->counters.name));
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		all.requests += session->requests;
+#define COUNTER(name, help) json_object_set_new(counters, #name, json_integer((json_int_t)all.name));
 #include "server/session/counters.def"
 #undef COUNTER
 	return counters;

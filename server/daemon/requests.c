@@ -837,7 +837,7 @@ static void start(struct session *session, const struct wire_message *message, c
 	int r;
 
 	session->request = request;
-	session->daemon->counters.requests++;
+	session->requests++;
 	session_read_next(session);
 	take_kept(request);
 	if (message->type == WIRE_LOAD_MODULE)

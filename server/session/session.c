@@ -92,6 +92,7 @@ struct session *session_unref(struct session *session)
 			session->program);
 	TAILQ_REMOVE(&daemon->sessions, session, link);
 	TAILQ_REMOVE(&domain->sessions, session, domain_link);
+	daemon->counters.requests += session->requests;
 	free(session);
 	daemon->session_count--;
 	if (opened)

@@ -127,6 +127,7 @@ struct session {
 	struct kept_call closes[KEPT_CLOSES];
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t answered;    /* the program's number of its latest finished request */
+	uint64_t requests;    /* to this device; counters.requests has those of former sessions */
 	/* paused by an operator of the service: the session's own user may not resume */
 	bool pause_is_ours;
 	/* paused, and its memory is off the device until somebody asks for that */

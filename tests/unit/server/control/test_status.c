@@ -247,11 +247,17 @@ TEST(status, what_the_driver_loads_is_counted_by_reason)
 	load(&client, 4, UINT64_MAX); /* of a later version */
 	root = status_of(0);
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "modules_loaded"), 4);
+	/* A load needs a file. */
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "requests"), 4 * 2);
 	loads = json_object_get(root, "driver_loads");
 	ck_assert_uint_eq(json_object_size(loads), 1);
 	ck_assert_int_eq(number(loads, load_reason_text(LOAD_REASON_LAUNCHES)), 2);
 	json_decref(root);
 	fake_leave(fake, &client);
+	/* Also those of programs that have ended. */
+	root = status_of(0);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "requests"), 4 * 2);
+	json_decref(root);
 	end();
 }
 

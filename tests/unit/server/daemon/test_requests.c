@@ -137,8 +137,8 @@ TEST(requests, memory_waits_for_memory_that_is_being_given_back)
 	part();
 }
 
-/* Three of the session, one of the memory, two of the standby, one of the service's counters. */
-#define RECORDS_OF_AN_ALLOCATION 7u
+/* Three of the session, one of the memory, two of the standby. */
+#define RECORDS_OF_AN_ALLOCATION 6u
 
 /* Each of its turns records what another process is about to know, and nothing twice: the session
  * with its request at the keeper, at the executor, and answered; the memory; the standby that
