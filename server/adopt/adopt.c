@@ -40,6 +40,7 @@
 #include "server/session/saved.h"
 #include "server/session/session.h"
 #include "server/session/unpinning.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/standby/warm.h"
 #include "server/worker/record.h"
@@ -303,6 +304,7 @@ static void resume(struct daemon *daemon)
 	if (daemon_has_failed(daemon))
 		device_end_all(daemon);
 	sink_resume_all(daemon);
+	stash_adopt(daemon);
 	daemon_adopted(daemon);
 }
 

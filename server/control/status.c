@@ -39,6 +39,7 @@
 //   swap			device memory of suspended programs, of all users
 //     bytes, most_bytes	that is in host memory, and that may be
 //     directory_bytes		that is in swap_directory
+//     stash_bytes		device memory with a copy of programs that are saved, until that is in files (standby/stash.h)
 //     users			a list of users with some, each with his subordinate users (session/owner.h); users other
 // 				than root and the service's user see only their own
 // 	 uid
@@ -122,6 +123,7 @@
 #include "server/daemon/quota.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/version.h"
 #include "server/fault/overdue.h"
@@ -469,9 +471,9 @@ static json_t *swap_json(const struct daemon *daemon, uid_t uid, bool all)
 		if (user)
 			json_array_append_new(users, user);
 	}
-	return json_pack("{sI sI sI so}", "bytes", (json_int_t)bytes.host, "most_bytes",
-		(json_int_t)swap_most_bytes(daemon), "directory_bytes", (json_int_t)bytes.directory, "users",
-		users);
+	return json_pack("{sI sI sI sI so}", "bytes", (json_int_t)bytes.host, "most_bytes",
+		(json_int_t)swap_most_bytes(daemon), "directory_bytes", (json_int_t)bytes.directory,
+		"stash_bytes", (json_int_t)stash_bytes(daemon), "users", users);
 }
 
 static json_t *stop_json(const struct daemon *daemon)

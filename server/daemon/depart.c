@@ -27,6 +27,7 @@
 #include "server/session/holdings.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/transfer.h"
 #include "server/worker/worker.h"
@@ -49,10 +50,12 @@
 enum depart_step {
 	DEPART_GREETS,
 	DEPART_ASKS,
+	DEPART_STASHES,
 	DEPART_LEAVES,
 	DEPART_COPIED,
 	DEPART_GIVES,
 	DEPART_SAVED,
+	DEPART_STORES,
 	DEPART_LETS_GO,
 	DEPART_HANDS
 };
@@ -67,8 +70,12 @@ struct departure {
 	struct timer *look;
 	uint64_t until_us; /* of the step */
 	uint64_t begun_us;
-	char failure[TEXT_BYTES]; /* why the set stays; empty: the departure goes on */
-	depart_done_fn *done;	  /* NULL: nobody waits */
+	uint64_t stopped_us, went_on_us; /* a set that is saved: when it stood still */
+	struct stash *stash;		 /* it has a part of the copy; NULL: none */
+	bool is_copying;		 /* the files get that part from the programs' memory */
+	bool is_answered;		 /* and the tool has answered meanwhile */
+	char failure[TEXT_BYTES];	 /* why the set stays; empty: the departure goes on */
+	depart_done_fn *done;		 /* NULL: nobody waits */
 	void *context;
 };
 
@@ -77,6 +84,12 @@ static void enter(struct departure *departure, enum depart_step step, uint64_t l
 	departure->step = step;
 	departure->until_us = timer_now_us() + limit_us;
 	timer_start(departure->look, LOOK_MS);
+}
+
+/* The next look is at once: programs stand still. */
+static void hurry(struct departure *departure)
+{
+	timer_start(departure->look, 0);
 }
 
 /* The next look ends the departure: callers are in the middle of something. A set is saved
@@ -109,7 +122,7 @@ static bool is_over(const struct session *session)
 	return session->state == SESSION_CLOSING;
 }
 
-/* A saved program that ends while the tool stores the files is saved all the same. */
+/* A saved program that ends while the files are stored is saved all the same. */
 static bool has_ended(const struct departure *departure)
 {
 	if (is_to_files(departure) && departure->step > DEPART_COPIED)
@@ -124,9 +137,11 @@ static bool has_ended(const struct departure *departure)
  * The end
  */
 
-static void answer_tool(struct connection *connection, int32_t code, const char *text)
+/* @files: that are not complete yet: another answer comes */
+static void answer_tool(struct connection *connection, uint32_t files, int32_t code, const char *text)
 {
-	const struct wire_handover what = {.step = HANDOVER_REPLY, .code = code, .text = text};
+	const struct wire_handover what = {
+		.step = HANDOVER_REPLY, .files = files, .code = code, .text = text};
 
 	handover_say(connection, &what, NULL);
 }
@@ -140,10 +155,11 @@ static void finish(struct departure *departure, int32_t code, const char *text)
 		members->at[i]->departure = NULL;
 	}
 	departure->daemon->departure = NULL;
+	stash_drop(departure->stash);
 	/* Imports that waited find their memory here again, or ask the other device. */
 	due_daemon(departure->daemon, DAEMON_DUE_MEMORY);
 	if (is_to_files(departure))
-		answer_tool(departure->connection, code, text);
+		answer_tool(departure->connection, 0, code, text);
 	connection_shutdown(departure->connection);
 	timer_free(departure->look);
 	if (departure->done)
@@ -194,11 +210,15 @@ static void note(const struct departure *departure, uint32_t i, enum log_level l
 
 static void note_end(const struct departure *departure, uint32_t i, const char *what)
 {
-	char details[64];
-
-	snprintf(details, sizeof(details), "%llu MiB of device memory, %.0f ms",
+	char details[120];
+	int length = snprintf(details, sizeof(details), "%llu MiB of device memory, %.0f ms",
 		(unsigned long long)(departure->members.at[i]->holdings.memory_bytes >> 20),
 		(double)(timer_now_us() - departure->begun_us) / 1000.0);
+
+	if (departure->stopped_us && departure->went_on_us)
+		snprintf(details + length, sizeof(details) - (size_t)length,
+			", of which it stood still for %.0f",
+			(double)(departure->went_on_us - departure->stopped_us) / 1000.0);
 	note(departure, i, LOG_LEVEL_INFO, what, details);
 }
 
@@ -208,27 +228,41 @@ static void stay_here(struct departure *departure, uint32_t i)
 	struct session *session = departure->members.at[i];
 
 	session->transfer = (struct transfer){0};
+	if (is_over(session))
+		return;
+	session->departure = NULL;
+	session_changed(session);
+}
+
+static void note_outcome(const struct departure *departure, uint32_t i)
+{
 	if (!*departure->failure) {
 		/* Also one whose process was ended with that. */
 		note_end(departure, i, "has been saved");
 		departure->daemon->counters.sessions_saved++;
-	}
-	if (is_over(session))
-		return;
-	if (*departure->failure)
+	} else if (!is_over(departure->members.at[i])) {
 		note(departure, i, LOG_LEVEL_WARNING,
 			is_to_files(departure) ? "is not saved" : "stays on this device", departure->failure);
-	session->departure = NULL;
-	session_changed(session);
+	}
+}
+
+/* The members go on here. */
+static void conclude(struct departure *departure)
+{
+	char text[TEXT_BYTES];
+
+	snprintf(text, sizeof(text), "%s", departure->failure);
+	for (uint32_t i = 0; i < departure->members.count; i++)
+		note_outcome(departure, i);
+	finish(departure, *text ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS, text);
 }
 
 /* Nothing has changed for the programs. */
 static void stay(struct departure *departure)
 {
 	const struct swap_group *members = &departure->members;
-	char text[TEXT_BYTES];
 
-	snprintf(text, sizeof(text), "%s", departure->failure);
+	departure->went_on_us = timer_now_us();
 	for (uint32_t i = 0; i < members->count; i++)
 		stay_here(departure, i);
 	for (uint32_t i = 0; i < members->count; i++)
@@ -245,7 +279,14 @@ static void stay(struct departure *departure)
 		session_read_next(session);
 		due_session(session, SESSION_DUE_GO_ON);
 	}
-	finish(departure, *text ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS, text);
+	if (*departure->failure || !departure->stash) {
+		conclude(departure);
+		return;
+	}
+	due_daemon(departure->daemon, DAEMON_DUE_MEMORY);
+	answer_tool(departure->connection, KEPT_SWAP_FILES, CUDA_SUCCESS, "");
+	enter(departure, DEPART_STORES, 0);
+	departure->until_us = UINT64_MAX;
 }
 
 static void leave(struct departure *departure)
@@ -346,6 +387,9 @@ static void on_left(void *context, int32_t code, const char *text)
 		fail(departure, text);
 	else if (is_to_files(departure))
 		enter(departure, DEPART_COPIED, PATIENCE_US);
+	hurry(departure);
+	if (!stash_is_storing(departure->stash))
+		departure->stash = stash_drop(departure->stash);
 }
 
 static void begin_leaving(struct departure *departure)
@@ -357,6 +401,60 @@ static void begin_leaving(struct departure *departure)
 	enter(departure, DEPART_LEAVES, PATIENCE_US);
 }
 
+static void on_stash_ready(void *context)
+{
+	struct departure *departure = context;
+
+	if (has_ended(departure))
+		fail(departure, ENDS);
+	else if (departure->step == DEPART_STASHES)
+		begin_leaving(departure);
+}
+
+static void on_copied_again(void *context, int32_t code, const char *text)
+{
+	struct departure *departure = context;
+
+	departure->is_copying = false;
+	if (code)
+		fail(departure, text);
+	hurry(departure);
+}
+
+/* Unlike others, this failure counts behind the tool's answer as well. While the programs stand
+ * still, nothing is lost with the stash. */
+static void on_stored(void *context, int32_t code, const char *text)
+{
+	struct departure *departure = context;
+
+	departure->stash = NULL;
+	if (code == CUDA_ERROR_OUT_OF_MEMORY && departure->step <= DEPART_GIVES && !*departure->failure)
+		departure->is_copying = swap_copy_again(first_of(departure), on_copied_again, departure);
+	if (code && !departure->is_copying && !*departure->failure)
+		snprintf(departure->failure, sizeof(departure->failure), "%s", text);
+	hurry(departure);
+}
+
+/* It is no reason not to save them. */
+static void look_at_stash(struct departure *departure)
+{
+	if (timer_now_us() < departure->until_us)
+		return;
+	departure->stash = stash_drop(departure->stash);
+	begin_leaving(departure);
+}
+
+static const struct stash_user stash_user = {.ready = on_stash_ready, .stored = on_stored};
+
+/* The members work on while there is room made for their copy. */
+static void begin_stash(struct departure *departure)
+{
+	enter(departure, DEPART_STASHES, PATIENCE_US);
+	departure->stash = stash_begin(&departure->members, &stash_user, departure);
+	if (!departure->stash)
+		begin_leaving(departure);
+}
+
 /* All members are at rest: requests wait. */
 static void send_away(struct departure *departure)
 {
@@ -364,6 +462,7 @@ static void send_away(struct departure *departure)
 	const char *obstacle = obstacle_by_change(members);
 
 	obstacle = obstacle ? obstacle : obstacle_of_set(members);
+	departure->stopped_us = timer_now_us();
 	obstacle = obstacle
 			   ? obstacle
 			   : swap_begin(first_of(departure),
@@ -529,6 +628,18 @@ static void note_disturbed(struct departure *departure)
 				"with it has ended");
 }
 
+static void be_saved(struct departure *departure)
+{
+	enter(departure, DEPART_SAVED, 0);
+	hurry(departure);
+}
+
+static void await_copy(struct departure *departure)
+{
+	departure->is_answered = true;
+	departure->until_us = UINT64_MAX;
+}
+
 static void take_reply(struct departure *departure, const struct wire_handover *reply)
 {
 	/* A session that has ended has no connection any more to hand over. */
@@ -548,15 +659,19 @@ static void take_reply(struct departure *departure, const struct wire_handover *
 		note_disturbed(departure);
 		if (!is_to_files(departure))
 			let_go(departure);
+		else if (departure->is_copying || stash_is_lost(departure->stash))
+			await_copy(departure);
 		else if (!*departure->failure)
-			enter(departure, DEPART_SAVED, 0);
+			be_saved(departure);
 		break;
 	case DEPART_HANDS:
 		fail(departure, "it was not taken");
 		break;
+	case DEPART_STASHES:
 	case DEPART_LEAVES:
 	case DEPART_COPIED:
 	case DEPART_SAVED:
+	case DEPART_STORES:
 	case DEPART_LETS_GO:
 		fail(departure, "the other end says what was not asked");
 		break;
@@ -581,15 +696,24 @@ static void on_closed(void *context, const char *reason)
 static void on_look(void *context)
 {
 	struct departure *departure = context;
-	const bool is_saved = departure->step == DEPART_SAVED;
+	bool is_saved;
 
+	if (departure->step == DEPART_STORES && (!departure->stash || *departure->failure)) {
+		conclude(departure);
+		return;
+	}
 	if (has_ended(departure))
 		fail(departure, ENDS);
-	if (!*departure->failure && departure->step == DEPART_LEAVES)
+	if (!*departure->failure && departure->step == DEPART_STASHES)
+		look_at_stash(departure);
+	else if (!*departure->failure && departure->step == DEPART_LEAVES)
 		look_leaving(departure);
 	else if (!*departure->failure && departure->step == DEPART_COPIED)
 		give(departure);
 	note_disturbed(departure);
+	if (!*departure->failure && departure->is_answered && !departure->is_copying && !departure->stash)
+		departure->step = DEPART_SAVED;
+	is_saved = departure->step == DEPART_SAVED;
 	if (!is_saved && !*departure->failure && timer_now_us() >= departure->until_us)
 		fail(departure, silence(departure));
 	if ((is_saved || *departure->failure) && !is_letting_go(departure))
@@ -680,7 +804,7 @@ static const char *begin_saving(struct daemon *daemon, struct connection *connec
 	departure->connection = connection;
 	connection_trust(connection);
 	connection_set_owner(connection, on_message, on_closed, departure);
-	begin_leaving(departure);
+	begin_stash(departure);
 	return NULL;
 }
 
@@ -690,7 +814,7 @@ void depart_save(struct daemon *daemon, struct connection *connection, uint64_t 
 
 	if (!text)
 		return;
-	answer_tool(connection, CUDA_ERROR_NOT_SUPPORTED, text);
+	answer_tool(connection, 0, CUDA_ERROR_NOT_SUPPORTED, text);
 	connection_shutdown(connection);
 }
 

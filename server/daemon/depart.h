@@ -22,10 +22,14 @@
 //
 // An operator's tool that saves programs in files (tools/save.h) is a receiver that never takes the
 // set. It asks for a set, and gets the bundle and the descriptors of GIVE. The members wait, with a
-// copy of their memory in files, until the tool answers or is gone; then all of them go on here:
+// copy of their memory, until the tool answers or is gone; then all of them go on here:
 //
-//    depart_save()      copied                        answer
-//   ───────────► LEAVES ──────► COPIED ──────► GIVES ────────► SAVED ──► all members stay
+//    depart_save()       ready        copied                    answer
+//   ───────────► STASHES ───► LEAVES ──────► COPIED ──► GIVES ────────► SAVED ──► all members stay
+//
+// The copy is in files, or first in a stash on the device (standby/stash.h), for which room is made
+// in STASHES while they work. Then the files are complete some time after GIVE, and SAVED is
+// followed by STORES until they are. The tool gets a second answer then.
 //
 // One set at a time leaves a device. A member that ends is an obstacle for the others. After a
 // death of the daemon, session_adopt() closes the transfer that the members' records name, unless

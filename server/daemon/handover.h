@@ -20,9 +20,10 @@
 //
 // Tools of an operator, root or the service's own user, do the same with files (tools/save.h,
 // tools/restore.h). A tool that saves begins with SAVE, whose message has a session's number, gets
-// GIVE and FILES, and answers once all is in files. A tool that restores begins with RESTORE and
-// then is the giver, without a word in the shared table: the receiver owns the set from TAKE on.
-// The sessions get new numbers.
+// GIVE and FILES, and answers once it has the processes. The REPLY to that says that the set goes
+// on, and how many files are not complete yet: with any, another REPLY follows when all are. A tool
+// that restores begins with RESTORE and then is the giver, without a word in the shared table: the
+// receiver owns the set from TAKE on. The sessions get new numbers.
 //
 // A bundle is a file with the records of the sessions and of all that they hold
 // (session/records.h), in this order:

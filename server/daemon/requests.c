@@ -43,6 +43,7 @@
 #include "server/session/userlog.h"
 #include "server/session/window.h"
 #include "server/standby/move.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/worker/words.h"
 #include "server/worker/worker.h"
@@ -213,7 +214,7 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 	uint64_t limit = session->terms.memory_limit, held = session->holdings.memory_bytes;
 	uint64_t room = guarantee_room(session);
 
-	values[0] = reply->values.at[0];
+	values[0] = reply->values.at[0] + stash_bytes(session->daemon);
 	values[1] = terms_lower(reply->values.at[1], guarantee_device_bytes(session->daemon));
 	if (values[0] > room)
 		values[0] = room;
@@ -439,6 +440,7 @@ static bool evict_for(struct request *request)
 /* The device has none. Return: whether the request waits for some */
 static bool may_get_more(struct request *request)
 {
+	stash_give_back(request->session->daemon);
 	return reclaim_hope(request) || displace_for(request) || evict_for(request);
 }
 
@@ -488,6 +490,7 @@ static void ask_keeper(struct request *request)
 /* Also makes room for memory that is reserved for others, or that is not the device's. */
 static void get_chunk(struct request *request)
 {
+	stash_give_way(request->session->daemon);
 	if (guarantee_fits(request->session))
 		ask_keeper(request);
 	else if (!may_get_more(request))

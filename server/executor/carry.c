@@ -15,6 +15,8 @@
 // faster (standby/swap_files.c). The answer to a request has the times of its thread for the pages,
 // the device and the file.
 //
+// Memory may also go into the executor's stash, on the device (stash.c), and from there to a file.
+//
 // Requests of one session are copied by several carriers at a time. Their order does not matter:
 // the daemon asks for each range once, and releases the memory of a range that may be copied to
 // twice (standby/swap.c).
@@ -89,10 +91,24 @@ static CUresult put_mark(struct carrier *carrier, unsigned half)
 	return code;
 }
 
+/* Issues a copy that has to do with a half. */
+static CUresult issue(struct carrier *carrier, const struct backend_copy *copy, unsigned half)
+{
+	struct executor *executor = carrier->executor;
+	CUresult code;
+
+	if (executor_is_lost(executor))
+		return CUDA_ERROR_NOT_READY;
+	code = executor_code(executor, executor->ops->copy(carrier->stream, copy));
+	if (code)
+		return code;
+	carrier->marks[half]++;
+	return put_mark(carrier, half);
+}
+
 /* Issues the device's half of a piece's copy. */
 static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wish, uint64_t at)
 {
-	struct executor *executor = carrier->executor;
 	unsigned half = at / PIECE % 2;
 	uint64_t memory = wish->address + at, host = (uintptr_t)carrier->pages->pieces[half];
 	struct backend_copy copy = {.dst = wish->into ? memory : host,
@@ -102,15 +118,8 @@ static CUresult begin_piece(struct carrier *carrier, const struct wire_carry *wi
 		.depth = 1,
 		.dst_is_host = !wish->into,
 		.src_is_host = wish->into};
-	CUresult code;
 
-	if (executor_is_lost(executor))
-		return CUDA_ERROR_NOT_READY;
-	code = executor_code(executor, executor->ops->copy(carrier->stream, &copy));
-	if (code)
-		return code;
-	carrier->marks[half]++;
-	return put_mark(carrier, half);
+	return issue(carrier, &copy, half);
 }
 
 /* Waits until the device is done with a half. Without a mark nobody knows: a mark that the backend
@@ -202,6 +211,18 @@ static CUresult carry_into(struct carrier *carrier, const struct load *load)
 	return code;
 }
 
+/* On the device alone. */
+static CUresult carry_aside(struct carrier *carrier, const struct load *load)
+{
+	const struct backend_copy copy = {.dst = load->wish->aside,
+		.src = load->wish->address,
+		.width = load->wish->bytes,
+		.height = 1,
+		.depth = 1};
+
+	return issue(carrier, &copy, 0);
+}
+
 /* In any case the halves are not written again before the device is done with both. */
 static CUresult settle(struct carrier *carrier, CUresult code)
 {
@@ -225,25 +246,50 @@ static const char *text_of(CUresult code)
 	}
 }
 
+/* Return: what counts the copies of this kind, into the stash or out of it; NULL: it is of no such
+ * kind */
+static word32 *stash_count(const struct job *job)
+{
+	struct stash_parts *stash = &job->executor->stash;
+
+	if (!job->tenant)
+		return &stash->emptying;
+	return job->message.carry.aside ? &stash->filling : NULL;
+}
+
+static void leave_stash(const struct job *job)
+{
+	word32 *count = stash_count(job);
+
+	/* Pairs with the acquires in stash.c. */
+	if (count)
+		atomic_fetch_sub_explicit(count, 1, memory_order_release);
+}
+
 static void carry(struct carrier *carrier, struct job *job)
 {
 	const struct wire_carry *wish = &job->message.carry;
 	const struct range range = {wish->address, wish->address + wish->bytes};
 	struct load load = {wish, packet_take_fd(&job->packet, 0)};
-	struct tenant *tenant = job->tenant;
 	uint64_t since;
 	CUresult code;
 
 	memset(carrier->times, 0, sizeof(carrier->times));
-	code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
+	if (wish->aside)
+		code = carry_aside(carrier, &load);
+	else
+		code = wish->into ? carry_into(carrier, &load) : carry_out(carrier, &load);
 	since = clock_now();
 	code = settle(carrier, code);
 	spent(carrier, DEVICE, &since);
-	if (!code && wish->into && !constant_refresh_in(tenant, &range))
+	if (!code && wish->into && !constant_refresh_in(job->tenant, &range))
 		code = CUDA_ERROR_NOT_READY;
-	close(load.fd);
+	if (load.fd >= 0)
+		close(load.fd);
 	/* Pairs with the acquire in carry_is_busy(). */
-	atomic_fetch_sub_explicit(&tenant->carrying, 1, memory_order_release);
+	if (job->tenant)
+		atomic_fetch_sub_explicit(&job->tenant->carrying, 1, memory_order_release);
+	leave_stash(job);
 	job_board_kick(&job->executor->board);
 	job_reply(job, code, carrier->times, TIMES, text_of(code));
 }
@@ -310,8 +356,7 @@ static CUresult carrier_open(struct carrier *carrier, struct executor *executor)
 	return code;
 }
 
-/* Return: true if there is at least one carrier */
-static bool start(struct executor *executor)
+bool carry_prepare(struct executor *executor)
 {
 	struct carriers *carriers = &executor->carriers;
 	long wanted = sysconf(_SC_NPROCESSORS_ONLN) / 2;
@@ -362,16 +407,22 @@ bool carry_is_busy(const struct tenant *tenant)
 	return word_acquire(&tenant->carrying);
 }
 
+static void refuse(struct job *job, CUresult code, const char *text)
+{
+	leave_stash(job);
+	job_reply(job, code, NULL, 0, text);
+}
+
 static void queue(struct job *job)
 {
 	struct carriers *carriers = &job->executor->carriers;
 
-	if (!start(job->executor)) {
-		job_reply(
-			job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, "the executor has no memory for what copies");
+	if (!carry_prepare(job->executor)) {
+		refuse(job, CUDA_ERROR_OUT_OF_MEMORY, "the executor has no memory for what copies");
 		return;
 	}
-	atomic_fetch_add_explicit(&job->tenant->carrying, 1, memory_order_relaxed);
+	if (job->tenant)
+		atomic_fetch_add_explicit(&job->tenant->carrying, 1, memory_order_relaxed);
 	pthread_mutex_lock(&carriers->lock);
 	TAILQ_INSERT_TAIL(&carriers->queue, job, link);
 	pthread_mutex_unlock(&carriers->lock);
@@ -381,9 +432,9 @@ static void queue(struct job *job)
 static void drained(struct job *job)
 {
 	if (!job->drained || executor_is_lost(job->executor) || job->tenant->closing)
-		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work on the device does not end");
+		refuse(job, CUDA_ERROR_NOT_READY, "its work on the device does not end");
 	else if (!job->message.carry.bytes)
-		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+		refuse(job, CUDA_SUCCESS, NULL);
 	else
 		queue(job);
 }
@@ -397,6 +448,23 @@ static bool has_room(int fd, const struct wire_carry *wish)
 	       wish->bytes <= (uint64_t)status.st_size - wish->offset;
 }
 
+static bool is_whole(const struct wire_carry *wish)
+{
+	return wish->address % PAGE == 0 && wish->bytes % PAGE == 0 && wish->offset % PAGE == 0 &&
+	       wish->aside % PAGE == 0 && wish->bytes && wish->address + wish->bytes > wish->address;
+}
+
+/* The other side is the stash, or a file. */
+static bool has_other_side(const struct job *job)
+{
+	const struct wire_carry *wish = &job->message.carry;
+
+	if (wish->aside)
+		return !job->packet.fd_count && !wish->into &&
+		       stash_covers(job->executor, wish->aside, wish->bytes);
+	return job->packet.fd_count == 1 && has_room(job->packet.fds[0], wish);
+}
+
 static bool is_sound(const struct job *job)
 {
 	const struct wire_carry *wish = &job->message.carry;
@@ -404,10 +472,9 @@ static bool is_sound(const struct job *job)
 
 	if (!wish->bytes)
 		return !job->packet.fd_count && !wish->into;
-	return job->packet.fd_count == 1 && wish->address % PAGE == 0 && wish->bytes % PAGE == 0 &&
-	       wish->offset % PAGE == 0 && wish->address + wish->bytes > wish->address &&
+	return is_whole(wish) &&
 	       range_set_covers_slow(&job->tenant->device, &cache, wish->address, wish->bytes) &&
-	       has_room(job->packet.fds[0], wish);
+	       has_other_side(job);
 }
 
 /* After this the serving thread calls for the memory again at the session's next work. */
@@ -417,12 +484,33 @@ static void begin_out(struct job *job)
 	drain_begin(job, DRAIN_NS, drained);
 }
 
+/* Return: whether the job goes on: it counts as one of the stash, if it has to do with that */
+static bool begin(struct job *job, bool is_sound)
+{
+	word32 *count = stash_count(job);
+
+	if (!is_sound)
+		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, "no such memory, or the file is too short");
+	else if (count)
+		atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+	return is_sound;
+}
+
 void carry_handle(struct job *job)
 {
-	if (!is_sound(job))
-		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, "no such memory, or the file is too short");
-	else if (job->message.carry.into)
+	if (!begin(job, is_sound(job)))
+		return;
+	if (job->message.carry.into)
 		queue(job);
 	else
 		begin_out(job);
+}
+
+void carry_handle_stash(struct job *job)
+{
+	const struct wire_carry *wish = &job->message.carry;
+
+	if (begin(job, is_whole(wish) && stash_covers(job->executor, wish->address, wish->bytes) &&
+			       has_other_side(job)))
+		queue(job);
 }

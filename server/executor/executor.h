@@ -34,6 +34,7 @@
 #include "server/executor/outbox.h"
 #include "server/executor/serve.h"
 #include "server/executor/share.h"
+#include "server/executor/stash.h"
 #include "server/executor/guard_watch.h"
 #include "server/executor/variable.h"
 #include "shm/order.h"
@@ -93,6 +94,7 @@ struct executor {
 	struct module_worker modules;
 	struct serve_pool pool;
 	struct carriers carriers;
+	struct stash_parts stash;
 	struct shares shares;
 	struct caps caps;
 };

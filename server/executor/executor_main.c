@@ -25,6 +25,7 @@
 #include "server/executor/hollow.h"
 #include "server/executor/memory.h"
 #include "server/executor/open.h"
+#include "server/executor/stash.h"
 #include "server/executor/takeover.h"
 #include "server/executor/tenant.h"
 #include "server/log.h"
@@ -60,6 +61,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	deferred_init(executor);
 	contain_init(executor);
 	carry_init(executor);
+	stash_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	outbox_init(&executor->outbox);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
@@ -83,6 +85,7 @@ void executor_deinit(struct executor *executor)
 	/* The module thread looks at the serving threads (gate.c). */
 	module_worker_deinit(executor);
 	carry_deinit(executor);
+	stash_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
 	while ((tenant = TAILQ_FIRST(&executor->tenants))) {
@@ -118,6 +121,7 @@ enum route {
 	ROUTE_DETACH,
 	ROUTE_END_KERNELS,
 	ROUTE_CARRY,
+	ROUTE_STASH,
 	ROUTE_ACTIVATE,
 	ROUTE_PING,
 	ROUTE_HALT,
@@ -154,6 +158,9 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_DETACH_SESSION] = ROUTE_DETACH,
 	[WIRE_END_KERNELS] = ROUTE_END_KERNELS,
 	[WIRE_CARRY_MEMORY] = ROUTE_CARRY,
+	[WIRE_MAP_STASH] = ROUTE_STASH,
+	[WIRE_CARRY_STASH] = ROUTE_STASH,
+	[WIRE_UNMAP_STASH] = ROUTE_STASH,
 	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
 	[WIRE_SHUTDOWN] = ROUTE_END,
 	[WIRE_PING] = ROUTE_PING,
@@ -212,6 +219,9 @@ int executor_handle(struct executor *executor, struct job *job)
 	case ROUTE_PING:
 		serve_kick_all(executor);
 		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+		break;
+	case ROUTE_STASH:
+		stash_handle(job);
 		break;
 	case ROUTE_NONE:
 	case ROUTE_HALT:

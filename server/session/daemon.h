@@ -45,6 +45,7 @@ struct device_drain;
 struct heritage;
 struct listener;
 struct session;
+struct stash;
 struct timer;
 struct turn_end;
 struct uv_loop_s;
@@ -98,6 +99,7 @@ struct daemon {
 	struct listener_keys listener_keys; /* of its descriptors */
 	uint32_t keeper_number;		    /* 1, 2, 3, … */
 	uint32_t next_domain;		    /* the latest number given out */
+	uint32_t stash_worker;		    /* number of the executor that may have a stash mapped; 0: none */
 	/* Of this life of the daemon alone. */
 	struct uv_loop_s *loop;
 	struct crew crew; /* keeper and executors */
@@ -136,6 +138,9 @@ struct daemon {
 	unsigned displacing;   /* sessions on their way out for others */
 	uint64_t displaced_us; /* when the latest of them had left */
 	uint64_t choices;      /* number of such choices so far */
+	/* standby/stash.h */
+	struct stash *stash; /* NULL: none */
+	uint64_t stashed_us; /* when its memory last began to go back */
 	struct userlog userlog;
 	struct handouts handouts;
 	struct compiling compiling;

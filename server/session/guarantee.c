@@ -176,6 +176,19 @@ bool guarantee_fits(const struct session *session)
 	       held + others.kept <= most;
 }
 
+uint64_t guarantee_spare(const struct daemon *daemon)
+{
+	const struct session *session;
+	uint64_t claimed = exports_unheld_bytes(&daemon->exports) + leaving(daemon), sessions = 0;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (is_counted(session)) {
+			claimed += held_by(session) + unused_by(session);
+			sessions++;
+		}
+	return less(capacity(daemon, sessions), claimed);
+}
+
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count)
 {
 	const struct sums sums = sum_up(daemon, NULL);

@@ -44,6 +44,10 @@ const char *guarantee_reason(const struct session *session);
  * device's. Memory of sessions that end is the device's until they have ended. */
 bool guarantee_fits(const struct session *session);
 
+/** Device memory that nobody has, or has a claim to: without all guarantees, whether they are used
+ * or not. Bytes. */
+uint64_t guarantee_spare(const struct daemon *daemon);
+
 /** True if `count` more executors need no memory that is reserved for sessions, or that is not the
  * device's. */
 bool guarantee_allows_executors(const struct daemon *daemon, uint64_t count);

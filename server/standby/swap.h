@@ -31,8 +31,8 @@ enum swap_manner {
 	/* as SWAP_NOW, also without memory; comes back with the device
 	 * (daemon/device_drain.h) */
 	SWAP_DRAINED,
-	/* as SWAP_DRAINED, but the memory is copied and stays on the device, unchanged until
-	 * swap_end() */
+	/* as SWAP_DRAINED, but the memory is copied, into the stash (stash.h) as far as there is
+	 * one, and stays on the device, unchanged until swap_end() */
 	SWAP_COPIED,
 };
 
@@ -54,11 +54,19 @@ const char *swap_refuses_bytes(const struct daemon *daemon, uid_t owner, uint64_
 
 /**
  * Begins to suspend a session, and all sessions that share device memory with it. After a copy
- * (SWAP_COPIED) `done` says that the files are complete, and the state stays LEAVES.
+ * (SWAP_COPIED) `done` says that the files, or files and stash, are complete, and the state stays
+ * LEAVES.
  * Return: NULL, or the obstacle, a text that is valid until the next call; then `done` is not
  * called
  */
 const char *swap_begin(struct session *session, enum swap_manner manner, swap_done_fn *done, void *context);
+
+/**
+ * After a copy: what was in the stash goes to the files from the sessions' memory, as all would
+ * have without a stash.
+ * Return: false, and `done` is not called, if the sessions go on already
+ */
+bool swap_copy_again(struct session *session, swap_done_fn *done, void *context);
 
 /**
  * Brings back the memory of a session and of those that left with it, or keeps the memory where it

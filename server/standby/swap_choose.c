@@ -16,6 +16,7 @@
 // A session that holds no more than its guarantee does not go, nor does one that shares device
 // memory: with it, others would have to go that may work.
 
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 
@@ -264,6 +265,8 @@ uint64_t swap_make_room(struct session *asker, uint64_t bytes, uint64_t since_us
 	uint64_t now_us = timer_now_us(), next;
 	bool returns = asker->memory != SESSION_MEMORY_HERE;
 
+	if (stash_give_back(daemon))
+		return LOOK_MS;
 	if (asker->terms.memory_policy != CONFIG_MEMORY_POLICY_SWAP || !can_fit(asker, bytes))
 		return 0;
 	/* Memory that becomes free now may be enough. */

@@ -18,7 +18,10 @@ struct timer;
 
 TAILQ_HEAD(session_set, session);
 
-#define SWAP_MIB	    (UINT64_C(1) << 20)
+#define SWAP_MIB (UINT64_C(1) << 20)
+/* Most bytes of a request to copy to a file or back, and such requests in flight. */
+#define SWAP_CARRY_BYTES    (UINT64_C(64) << 20)
+#define SWAP_REQUESTS	    16u
 #define SWAP_HAS_WORK	    "it has work (suspend --now does not wait for a rest)"
 #define SWAP_DEVICE_DRAINED "the device is drained: its memory comes back with the device (frmpsctl refill)"
 
@@ -56,6 +59,7 @@ struct swap {
 	struct pieces pieces;
 	uint32_t next;		/* piece, */
 	uint64_t at;		/* and byte in it, to copy next */
+	bool is_stashed;	/* some of it was copied into the stash */
 	bool wanted;		/* the memory is to come back, */
 	bool is_awaiting_unmap; /* and its return waits for the end of unmapping, */
 	bool is_awaiting_room;	/* or for room that others make */
@@ -133,6 +137,13 @@ void swap_fail_by(struct swap *swap, const struct wire_reply *reply);
 
 /** Handles an answer without values: goes on, or fails. */
 void swap_go_on(struct ticket *ticket, const struct wire_reply *reply, void (*next)(struct swap *swap));
+
+/** Each request has its place in one of the files, at the same offset as in all: the files are
+ * sparse. The return uses the same requests. */
+static inline struct shared_fd *const *swap_file_at(struct shared_fd *const *files, uint64_t offset)
+{
+	return &files[offset / SWAP_CARRY_BYTES % KEPT_SWAP_FILES];
+}
 
 /** Makes the files of all members, for all their memory each. Return: NULL, or the obstacle (static
  * text) */

@@ -12,6 +12,7 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/standby/piece.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap.h"
 #include "server/standby/swap_inside.h"
 #include "server/standby/warm.h"
@@ -180,12 +181,26 @@ void swap_stay(struct swap *swap, int32_t code, const char *text)
 	swap_unref(swap);
 }
 
+/* A stash that was given back meanwhile has taken nothing: all goes to the files. */
+static void all_copied(struct swap *swap)
+{
+	struct stash *stash = swap->daemon->stash;
+
+	if (swap->is_stashed && stash_is_lost(stash)) {
+		swap_copy(swap);
+		return;
+	}
+	if (swap->is_stashed)
+		stash_store(stash, &swap->pieces, swap_first(swap)->swap_files);
+	swap_say(swap, CUDA_SUCCESS, "");
+}
+
 static void copied(struct swap *swap)
 {
 	const struct session *session;
 
 	if (swap->manner == SWAP_COPIED) {
-		swap_say(swap, CUDA_SUCCESS, "");
+		all_copied(swap);
 		return;
 	}
 	TAILQ_FOREACH (session, &swap->members, swap_link)
@@ -194,6 +209,18 @@ static void copied(struct swap *swap)
 			return;
 		}
 	gone_away(swap);
+}
+
+bool swap_copy_again(struct session *session, swap_done_fn *done, void *context)
+{
+	struct swap *swap = session->swap;
+
+	if (!swap || session->memory != SESSION_MEMORY_LEAVES || swap->manner != SWAP_COPIED)
+		return false;
+	swap->done = done;
+	swap->context = context;
+	swap_copy(swap);
+	return true;
 }
 
 static const struct swap_way way_out = {.into = false, .copied = copied, .failed = swap_stay};

@@ -3,6 +3,7 @@
 #include "server/session/events.h"
 #include "server/session/holdings.h"
 #include "server/standby/piece.h"
+#include "server/standby/stash.h"
 #include "server/standby/swap_inside.h"
 
 #include <stdio.h>
@@ -20,9 +21,8 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-/* Most bytes of a CarryMemory, and CarryMemory requests in flight for a session. */
-#define CARRY_BYTES (UINT64_C(64) << 20)
-#define CARRIES	    16u
+/* Most bytes of a copy into the stash. A multiple of SWAP_CARRY_BYTES. */
+#define STASH_BYTES (UINT64_C(1) << 30)
 
 /*
  * Life
@@ -215,11 +215,18 @@ static void on_carried(
 	swap_go_on(context, reply, feed);
 }
 
-/* Each request has its place in a file, at the same offset as in all: the files are sparse. The
- * return uses the same requests. */
-static struct shared_fd *const *file_at(const struct session *session, uint64_t offset)
+/* Return: how many bytes of a piece the stash takes, in whole requests to files; 0: none */
+static uint64_t stashable(const struct swap *swap, const struct piece *piece)
 {
-	return &session->swap_files[offset / CARRY_BYTES % KEPT_SWAP_FILES];
+	const struct stash *stash =
+		swap->manner == SWAP_COPIED && !swap->way->into ? swap->daemon->stash : NULL;
+	const struct worker *executor = session_of(piece_mapping(piece)->holdings)->domain->active;
+	const uint64_t left = piece->bytes - swap->at, place = piece->chunk->place + swap->at;
+	uint64_t bytes = left < STASH_BYTES ? left : STASH_BYTES;
+
+	while (bytes && !stash_has_room(stash, executor, place, bytes))
+		bytes = (bytes - 1) / SWAP_CARRY_BYTES * SWAP_CARRY_BYTES;
+	return bytes;
 }
 
 static void carry_next(struct swap *swap)
@@ -227,7 +234,8 @@ static void carry_next(struct swap *swap)
 	const struct piece *piece = &swap->pieces.at[swap->next];
 	const struct holding *mapping = piece_mapping(piece);
 	struct session *session = session_of(mapping->holdings);
-	uint64_t left = piece->bytes - swap->at, bytes = left < CARRY_BYTES ? left : CARRY_BYTES;
+	uint64_t left = piece->bytes - swap->at, stashed = stashable(swap, piece);
+	uint64_t bytes = left < SWAP_CARRY_BYTES ? left : SWAP_CARRY_BYTES;
 	struct wire_message message = {.type = WIRE_CARRY_MEMORY,
 		.session = session->number,
 		.carry = {.address = mapping->range.address + swap->at,
@@ -235,20 +243,25 @@ static void carry_next(struct swap *swap)
 			.offset = piece->chunk->place + swap->at,
 			.into = swap->way->into}};
 
+	if (stashed) {
+		message.carry.bytes = bytes = stashed;
+		message.carry.aside = stash_address(swap->daemon->stash, message.carry.offset);
+		swap->is_stashed = true;
+	}
 	swap->at += bytes;
 	if (swap->at == piece->bytes) {
 		swap->next++;
 		swap->at = 0;
 	}
-	swap_ask(swap, session->domain->active, &message, file_at(session, message.carry.offset), on_carried,
-		NULL);
+	swap_ask(swap, session->domain->active, &message,
+		stashed ? NULL : swap_file_at(session->swap_files, message.carry.offset), on_carried, NULL);
 }
 
 static void feed(struct swap *swap)
 {
 	const unsigned round = swap->round;
 
-	while (swap->round == round && swap->pending < CARRIES && swap->next < swap->pieces.count)
+	while (swap->round == round && swap->pending < SWAP_REQUESTS && swap->next < swap->pieces.count)
 		carry_next(swap);
 	if (swap->round == round && !swap->pending)
 		swap->way->copied(swap);
@@ -257,6 +270,7 @@ static void feed(struct swap *swap)
 void swap_copy(struct swap *swap)
 {
 	memset(swap->times, 0, sizeof(swap->times));
+	swap->is_stashed = false;
 	swap->next = 0;
 	swap->at = 0;
 	feed(swap);

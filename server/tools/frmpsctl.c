@@ -160,6 +160,9 @@ static void print_swap(const json_t *swap)
 	size_t index;
 	json_t *one;
 
+	if (field_number(swap, "stash_bytes"))
+		printf("a copy of programs that are being saved has %s of the device: who needs it gets it\n",
+			FIELD_BYTES(swap, "stash_bytes"));
 	if (!field_number(swap, "bytes") && !field_number(swap, "directory_bytes"))
 		return;
 	printf("suspended programs have %s of %s in host memory, %s in swap_directory\n",

@@ -326,6 +326,14 @@ static int answer(struct saving *saving)
 	return hand_reply(saving->hand) || hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : 0;
 }
 
+/* Device memory of which the service had a copy on the device is in files later. */
+static int await_files(struct saving *saving)
+{
+	if (!saving->hand->message.handover.files)
+		return 0;
+	return hand_hear(saving->hand, HANDOVER_REPLY) ? -1 : measure(saving);
+}
+
 /* The processes end, if they are to, which is the last thing to do. */
 static int save(struct saving *saving, const struct call *call)
 {
@@ -337,7 +345,7 @@ static int save(struct saving *saving, const struct call *call)
 	if (!call->end)
 		let_go(saving, SIGCONT);
 	/* Files that are open here keep their content. */
-	if (write_all(saving))
+	if (await_files(saving) || write_all(saving))
 		return -1;
 	if (rename(saving->path, path))
 		return hand_fail(saving->hand, "%s cannot be made: %s", path, strerror(errno));

@@ -212,6 +212,65 @@ TEST(saved, a_saved_program_goes_on)
 	end(&child);
 }
 
+/* So much memory of the device has room for no copy of it there, or for a part. */
+TEST_LOOP(saved, without_room_on_the_device, 0, 2)
+{
+	struct child child;
+
+	ck_assert_int_eq(service_stop(&service), 0);
+	setenv("FRMPS_HOST_MEMORY", _i ? "760M" : "600M", 1);
+	ck_assert(service_start_configured(&service, CONFIG));
+	child = begin("keeper");
+	see_it_work(&child);
+	put_away(&child, "first");
+	bring_back("first");
+	see_it_work(&child);
+	end(&child);
+}
+
+/* Takes nearly all that is free, again and again. */
+static int taker(int progress, int orders)
+{
+	const size_t granule = UINT64_C(2) << 20;
+	size_t free_bytes, total;
+	CUdeviceptr at;
+
+	driver_open();
+	while (!ordered(orders, false)) {
+		ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+		if (cuMemAlloc_v2(&at, (free_bytes - 32 * granule) & ~(granule - 1)))
+			return 2;
+		ck_cuda(cuMemFree_v2(at));
+		report(progress);
+	}
+	return 0;
+}
+
+/* The copy is none of what others may have. */
+TEST(saved, who_needs_the_memory_of_a_copy_gets_it)
+{
+	const int times = rounds("FRMPS_TEST_SAVED_ROUNDS", 3);
+	struct child child, other;
+	char name[20];
+
+	ck_assert_int_eq(service_stop(&service), 0);
+	setenv("FRMPS_HOST_MEMORY", "1G", 1);
+	ck_assert(service_start_configured(&service, CONFIG));
+	child = begin("keeper");
+	other = belongings_begin(taker, 0);
+	for (int i = 0; i < times; i++) {
+		see_it_work(&child);
+		snprintf(name, sizeof(name), "saved%d", i);
+		save(&child, name, "");
+		child_drain(&other);
+		child_wait(&other, 2);
+	}
+	see_it_work(&child);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	end(&child);
+}
+
 /* As it was when it was saved, and not as it ended. */
 TEST(saved, an_ended_program_comes_back)
 {

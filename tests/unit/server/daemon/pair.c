@@ -19,9 +19,96 @@ static unsigned mapped[FAKE_CHILDREN_MAX];
  * The children
  */
 
+struct pair_manner pair_manner;
+
+/* A stash, as an executor has it mapped. */
+static struct {
+	uint64_t address, reserved, bytes;
+} stashes[FAKE_CHILDREN_MAX];
+
+/* A request without an answer. */
+static struct {
+	uint64_t id;
+	unsigned index;
+} held[64];
+static unsigned held_count;
+
+static void expect_stashed(unsigned index, uint64_t address, uint64_t bytes)
+{
+	ck_assert_uint_ge(address, stashes[index].address);
+	ck_assert_uint_le(address + bytes, stashes[index].address + stashes[index].bytes);
+}
+
+/* Nothing is copied where nothing is mapped, and nothing is mapped twice. */
+static void note_stash(unsigned index, const struct wire_message *message)
+{
+	switch (message->type) {
+	case WIRE_MAP_STASH:
+		if (!fake->packet.fd_count) {
+			ck_assert_uint_eq(stashes[index].reserved, 0);
+			stashes[index].address = message->range.address;
+			stashes[index].reserved = message->range.bytes;
+			break;
+		}
+		ck_assert_uint_eq(stashes[index].bytes, 0);
+		ck_assert_uint_eq(stashes[index].address, message->range.address);
+		ck_assert_uint_le(message->range.bytes, stashes[index].reserved);
+		stashes[index].bytes = message->range.bytes;
+		break;
+	case WIRE_UNMAP_STASH:
+		if (message->range.bytes)
+			ck_assert_uint_eq(stashes[index].bytes, message->range.bytes);
+		else
+			stashes[index].reserved = 0;
+		stashes[index].bytes = 0;
+		break;
+	case WIRE_CARRY_MEMORY:
+		ck_assert_uint_eq(fake->packet.fd_count, message->carry.bytes && !message->carry.aside);
+		if (message->carry.aside)
+			expect_stashed(index, message->carry.aside, message->carry.bytes);
+		pair_manner.stashed += message->carry.aside != 0;
+		pair_manner.filed += message->carry.bytes && !message->carry.aside;
+		break;
+	case WIRE_CARRY_STASH:
+		ck_assert_uint_eq(fake->packet.fd_count, 1);
+		expect_stashed(index, message->carry.address, message->carry.bytes);
+		break;
+	default:
+		break;
+	}
+}
+
 static void answer(unsigned index)
 {
+	note_stash(index, &fake->message);
+	if (pair_manner.held && fake->message.type == pair_manner.held) {
+		held[held_count].id = fake->message.id;
+		held[held_count++].index = index;
+		return;
+	}
 	fake_play_answer(fake, &fake->children[index]);
+}
+
+bool pair_answer_held(void)
+{
+	unsigned last = held_count - 1;
+
+	if (!held_count)
+		return false;
+	held_count--;
+	/* Who died has not answered; the next life of the daemon has other workers. */
+	if (fake->children[held[last].index].worker)
+		fake_reply(fake, fake->children[held[last].index].socket, held[last].id, 0, NULL, 0);
+	return true;
+}
+
+uint64_t pair_stashed_bytes(void)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < fake->child_count; i++)
+		bytes += fake->children[i].worker ? stashes[i].bytes + stashes[i].reserved : 0;
+	return bytes;
 }
 
 static void start_up(struct fake_child *child)
@@ -106,6 +193,9 @@ void pair_new(void)
 {
 	memset(play.started, 0, sizeof(play.started));
 	memset(play.latest, 0, sizeof(play.latest));
+	memset(stashes, 0, sizeof(stashes));
+	pair_manner = (struct pair_manner){0};
+	held_count = 0;
 	fake_with_records = true;
 	fake = fake_new(1);
 	fake->config.guard = CONFIG_GUARD_OFF;

@@ -37,12 +37,23 @@ void pair_join(void);
 /** Ends all of it. */
 void pair_free(void);
 
+/* How the children answer. */
+extern struct pair_manner {
+	enum wire_type held; /* not before pair_answer_held(); NONE: all at once */
+	/* requests so far that copied memory into a stash, and to a file */
+	unsigned stashed, filed;
+} pair_manner;
+
 /** The next thing that a child has to do, or whoever is behind a message. @beside: does one thing
  * of the latter; NULL: there is nobody. Return: whether there was any */
 bool pair_play_one(bool (*beside)(void));
 void pair_play_all(bool (*beside)(void));
 /** Return: whether there is a message on a socket, which may be -1: fake->message */
 bool pair_hear(int socket);
+/** Answers a request that was held back. Return: whether there was any */
+bool pair_answer_held(void);
+/** Bytes of stashes that executors have mapped, and those of their reservations. */
+uint64_t pair_stashed_bytes(void);
 
 /** Return: NULL: there is no such session any more */
 struct session *pair_session(int i);

@@ -14,11 +14,15 @@
 #include "server/door/visitor.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
+#include "server/session/guarantee.h"
+#include "server/session/reclaim.h"
 #include "server/session/session.h"
+#include "server/standby/stash.h"
+#include "server/standby/swap.h"
 #include "tests/unit/server/daemon/pair.h"
 
 /* More messages than that has. */
-#define STEPS 32
+#define STEPS 48
 /* Longer than the daemon waits for a tool's answer. */
 #define SILENCE_MS 700000u
 
@@ -28,6 +32,8 @@ static struct {
 	uint32_t files, got, members;
 	uint64_t first; /* number of the first member */
 	bool is_silent; /* does not say by itself that all is saved */
+	bool is_early;	/* has heard that the programs go on, and files are not complete yet */
+	bool is_lazy;	/* what is held back comes late: of files, when the programs have gone on */
 	bool is_answered;
 	int32_t code;
 	char text[400];
@@ -96,6 +102,11 @@ static void hear(const struct wire_handover *what)
 		break;
 	case HANDOVER_REPLY:
 		ck_assert(!tool.is_answered);
+		if (what->files) {
+			ck_assert(!tool.is_early && !what->code);
+			tool.is_early = true;
+			break;
+		}
 		tool.is_answered = true;
 		tool.code = what->code;
 		snprintf(tool.text, sizeof(tool.text), "%s", what->text);
@@ -113,6 +124,20 @@ static bool hear_one(void)
 	hear(&fake->message.handover);
 	packet_close_fds(&fake->packet);
 	return true;
+}
+
+/* True if what is held back comes now. */
+static bool is_held_over(void)
+{
+	const bool is_storing = pair_manner.held == WIRE_CARRY_STASH && !stash_is_lost(fake->daemon.stash);
+
+	return tool.is_lazy && (!is_storing || tool.is_early || tool.socket < 0 || !fake->daemon.departure);
+}
+
+/* What happens beside the children. */
+static bool do_one(void)
+{
+	return hear_one() || (is_held_over() && pair_answer_held());
 }
 
 /* Another tool comes. */
@@ -142,14 +167,16 @@ static void give(int i)
 {
 	tool.is_silent = true;
 	begin(i);
-	pair_play_all(hear_one);
+	pair_play_all(do_one);
 	while ((!tool.files || tool.got < tool.files) && !tool.is_answered && fake_skip(fake))
-		pair_play_all(hear_one);
+		pair_play_all(do_one);
 	ck_assert_msg(!tool.is_answered, "%s", tool.text);
 }
 
 static bool are_at_rest(void)
 {
+	if (pair_stashed_bytes() || stash_bytes(&fake->daemon))
+		return false;
 	for (int i = 0; i < PAIR; i++)
 		if (pair_is_gone[i] ? pair_session(i) != NULL : !pair_is_at_rest(i))
 			return false;
@@ -159,9 +186,9 @@ static bool are_at_rest(void)
 /* All that are there go on. */
 static void settle(void)
 {
-	pair_play_all(hear_one);
+	pair_play_all(do_one);
 	for (int i = 0; !are_at_rest() && i < 100000 && fake_skip(fake); i++)
-		pair_play_all(hear_one);
+		pair_play_all(do_one);
 	ck_assert(are_at_rest());
 	for (int i = 0; i < PAIR; i++)
 		if (!pair_is_gone[i])
@@ -208,13 +235,224 @@ TEST_LOOP(save, all_are_saved_and_go_on, 0, PAIR)
 		ck_assert_uint_eq(pair_session(i)->memory, SESSION_MEMORY_LEAVES);
 		fake_request(fake, &pair[i], &create, -1);
 	}
-	pair_play_all(hear_one);
+	pair_play_all(do_one);
 	for (int i = 0; i < PAIR; i++)
 		fake_expect_nothing(fake, pair[i].socket);
 	say(HANDOVER_REPLY, 0, "");
 	expect_saved(PAIR);
 	for (int i = 0; i < PAIR; i++)
 		ck_assert_int_eq(fake_expect(fake, pair[i].socket, WIRE_REPLY)->reply.code, 0);
+}
+
+/*
+ * With a stash
+ */
+
+static void on_suspended(void *context, int32_t code, const char *text)
+{
+	(void)context;
+	ck_assert_msg(!code, "%s", text);
+}
+
+/* Until the tool has answered, and files are not complete. */
+static void give_early(void)
+{
+	pair_manner.held = WIRE_CARRY_STASH;
+	give(0);
+	ck_assert_uint_gt(pair_manner.stashed, 0);
+	say(HANDOVER_REPLY, 0, "");
+	pair_play_all(do_one);
+	while (!tool.is_early && !tool.is_answered && fake_skip(fake))
+		pair_play_all(do_one);
+	ck_assert(tool.is_early && !tool.is_answered);
+}
+
+static void expect_at_work(void)
+{
+	struct wire_message create = {
+		.type = WIRE_CREATE_MEMORY, .memory = {.handle = 4711, .bytes = PAIR_BYTES}};
+
+	for (int i = 0; i < PAIR; i++) {
+		ck_assert(pair_is_at_rest(i));
+		pair_ask(i, &create);
+	}
+}
+
+TEST(save, they_go_on_while_files_are_filled)
+{
+	give_early();
+	expect_at_work();
+	ck_assert_uint_eq(stash_bytes(&fake->daemon), PAIR_BYTES);
+	ck_assert_uint_eq(pair_stashed_bytes(), 2 * PAIR_BYTES);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_saved, 0);
+	tool.is_lazy = true;
+	expect_saved(PAIR);
+}
+
+TEST(save, who_ends_while_files_are_filled_is_saved)
+{
+	give_early();
+	for (int i = 0; i < PAIR; i++)
+		pair_leave(i);
+	tool.is_lazy = true;
+	expect_saved(PAIR);
+}
+
+/* And is not waited for. */
+TEST(save, a_tool_that_goes_while_files_are_filled_has_saved_nothing)
+{
+	give_early();
+	hang_up();
+	tool.is_lazy = true;
+	expect_not_saved("");
+}
+
+TEST(save, an_executor_that_dies_while_files_are_filled_takes_the_copy_along)
+{
+	give_early();
+	pair_kill(fake_domain(fake)->active);
+	expect_not_saved("being replaced");
+}
+
+/* What the keeper has made outlives it. */
+TEST(save, a_keeper_that_dies_while_files_are_filled_is_not_missed)
+{
+	give_early();
+	pair_kill(fake->daemon.keeper);
+	tool.is_lazy = true;
+	expect_saved(PAIR);
+}
+
+TEST(save, who_needs_memory_while_files_are_filled_gets_it)
+{
+	give_early();
+	ck_assert(stash_give_back(&fake->daemon));
+	ck_assert(reclaim_expects(&fake->daemon));
+	tool.is_lazy = true;
+	expect_not_saved("needed the device memory");
+	ck_assert(!reclaim_expects(&fake->daemon));
+}
+
+TEST(save, a_stash_that_does_not_come_is_not_waited_for)
+{
+	pair_manner.held = WIRE_CREATE_CHUNK;
+	give(0);
+	ck_assert_uint_eq(pair_manner.stashed, 0);
+	tool.is_lazy = true;
+	say(HANDOVER_REPLY, 0, "");
+	expect_saved(PAIR);
+}
+
+/* Of memory that was away there is no copy. */
+TEST(save, who_is_suspended_is_saved_as_it_is)
+{
+	ck_assert_ptr_null(swap_begin(pair_session(0), SWAP_NOW, on_suspended, NULL));
+	session_pause(pair_session(0), true, true);
+	pair_play_all(do_one);
+	ck_assert_uint_eq(pair_session(0)->memory, SESSION_MEMORY_AWAY);
+	pair_manner.filed = 0;
+	give(0);
+	ck_assert_uint_eq(pair_manner.stashed + pair_manner.filed, 0);
+	say(HANDOVER_REPLY, 0, "");
+	while (!tool.is_answered && fake_skip(fake))
+		pair_play_all(do_one);
+	ck_assert_int_eq(tool.code, 0);
+	session_pause(pair_session(0), false, true);
+	swap_end(pair_session(0), on_suspended, NULL);
+	expect_saved(PAIR);
+}
+
+/* All goes to the files as well, from their memory: before the tool's answer, or behind it. */
+TEST_LOOP(save, who_needs_memory_while_they_stand_still_gets_it, 0, 2)
+{
+	pair_manner.held = WIRE_CARRY_STASH;
+	give(0);
+	ck_assert_uint_gt(pair_manner.stashed, 0);
+	ck_assert_uint_eq(pair_manner.filed, 0);
+	ck_assert(stash_give_back(&fake->daemon));
+	pair_manner.held = WIRE_CARRY_MEMORY;
+	while (!pair_manner.filed) {
+		while (!pair_manner.filed && pair_play_one(NULL))
+			continue;
+		ck_assert(pair_manner.filed || pair_answer_held());
+	}
+	ck_assert_uint_eq(stash_bytes(&fake->daemon), 0);
+	if (_i) {
+		say(HANDOVER_REPLY, 0, "");
+		for (int i = 0; i < 100; i++) {
+			pair_play_all(do_one);
+			fake_skip(fake);
+		}
+		ck_assert(!tool.is_early && !tool.is_answered);
+		ck_assert_uint_eq(pair_session(0)->memory, SESSION_MEMORY_LEAVES);
+	}
+	tool.is_lazy = true;
+	pair_play_all(do_one);
+	if (!_i)
+		say(HANDOVER_REPLY, 0, "");
+	settle();
+	ck_assert(!tool.is_early);
+	expect_saved(PAIR);
+}
+
+/* While it is made, or mapped, and before anything or all was copied there: all goes to the files,
+ * as without a stash. */
+TEST_LOOP(save, who_needs_memory_before_gets_it, 0, 4)
+{
+	const enum wire_type types[] = {
+		WIRE_QUERY_MEMORY, WIRE_CREATE_CHUNK, WIRE_MAP_STASH, WIRE_CARRY_MEMORY};
+
+	pair_manner.held = types[_i];
+	begin(0);
+	for (int i = 0; i < 1000 && !(pair_manner.stashed && types[_i] == WIRE_CARRY_MEMORY); i++) {
+		while (pair_play_one(NULL))
+			continue;
+		if (types[_i] != WIRE_CARRY_MEMORY)
+			break;
+		/* The first ones wait for the end of work alone. */
+		if (!pair_manner.stashed && !pair_answer_held())
+			fake_skip(fake);
+	}
+	ck_assert(stash_give_back(&fake->daemon));
+	tool.is_lazy = true;
+	settle();
+	ck_assert(!tool.is_early);
+	ck_assert_uint_gt(pair_manner.filed, 0);
+	expect_saved(PAIR);
+}
+
+/* Nobody has a claim to so much. */
+TEST_LOOP(save, what_others_have_a_claim_to_is_left_alone, 0, 4)
+{
+	const uint64_t missing = _i % 2 ? 0 : 1, spare = guarantee_spare(&fake->daemon);
+	struct session *other = pair_session(1);
+	uint64_t total = fake->daemon.device.total_bytes;
+
+	if (_i < 2)
+		fake->daemon.device.total_bytes -= spare - PAIR_BYTES + missing;
+	else
+		other->terms.memory_guarantee = other->holdings.owned_bytes + spare - PAIR_BYTES + missing;
+	ck_assert_uint_eq(guarantee_spare(&fake->daemon), PAIR_BYTES - missing);
+	give(0);
+	say(HANDOVER_REPLY, 0, "");
+	expect_saved(PAIR);
+	ck_assert_uint_eq(pair_manner.stashed, !missing);
+	other->terms.memory_guarantee = 0;
+	fake->daemon.device.total_bytes = total;
+}
+
+/* A request that would get a part of it otherwise. */
+TEST(save, it_gives_way_to_claims)
+{
+	struct wire_message create = {
+		.type = WIRE_CREATE_MEMORY, .memory = {.handle = 4711, .bytes = PAIR_BYTES}};
+
+	fake->daemon.device.total_bytes -= guarantee_spare(&fake->daemon) - PAIR_BYTES;
+	give_early();
+	fake_request(fake, &pair[0], &create, -1);
+	tool.is_lazy = true;
+	expect_not_saved("needed the device memory");
+	ck_assert_int_eq(fake_expect(fake, pair[0].socket, WIRE_REPLY)->reply.code, 0);
 }
 
 /* And can be saved again. */
@@ -233,7 +471,7 @@ TEST(save, who_ends_while_the_tool_stores_is_saved)
 	give(0);
 	for (int i = 0; i < PAIR; i++)
 		pair_leave(i);
-	pair_play_all(hear_one);
+	pair_play_all(do_one);
 	say(HANDOVER_REPLY, 0, "");
 	expect_saved(PAIR);
 }
@@ -306,7 +544,7 @@ TEST(save, a_silent_tool_is_not_waited_for)
 	give(0);
 	for (unsigned ms = 0; fake->daemon.departure && ms < SILENCE_MS; ms += (unsigned)fake->skipped_ms) {
 		fake->skipped_ms = 0;
-		pair_play_all(hear_one);
+		pair_play_all(do_one);
 		fake_skip(fake);
 	}
 	expect_not_saved("has gone");
@@ -314,7 +552,7 @@ TEST(save, a_silent_tool_is_not_waited_for)
 
 static void expect_refused(const char *why)
 {
-	pair_play_all(hear_one);
+	pair_play_all(do_one);
 	ck_assert(tool.is_answered);
 	ck_assert_int_ne(tool.code, 0);
 	ck_assert_msg(strstr(tool.text, why), "%s", tool.text);
@@ -401,27 +639,81 @@ static bool is_over(void)
 	return tool.is_answered || tool.socket < 0;
 }
 
-/* Whoever dies behind whichever message: all others go on. */
-TEST_LOOP(deaths, all_others_go_on, 0, STEPS *PAIR_DEATHS)
+static void die_behind(int step, enum pair_death death)
 {
-	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
-
-	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
-		return;
 	begin(0);
-	for (int i = 0; i < _i / PAIR_DEATHS && !is_over(); i++)
-		while (!pair_play_one(hear_one) && !is_over())
+	for (int i = 0; i < step && !is_over(); i++)
+		while (!pair_play_one(do_one) && !is_over())
 			fake_skip(fake);
 	pair_die(death, hang_up);
 	settle();
 	if (tool.socket >= 0)
 		while (!tool.is_answered && fake_skip(fake))
-			pair_play_all(hear_one);
+			pair_play_all(do_one);
 	settle();
 	if (death == PAIR_DEATH_NONE)
 		ck_assert_msg(!tool.code, "%s", tool.text);
 	if (tool.is_answered)
 		ck_assert_uint_eq(fake->daemon.counters.sessions_saved, tool.code ? 0 : PAIR);
+}
+
+/* Whoever dies behind whichever message: all others go on. */
+TEST_LOOP(deaths, all_others_go_on, 0, STEPS *PAIR_DEATHS)
+{
+	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
+
+	if (!SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
+		die_behind(_i / PAIR_DEATHS, death);
+}
+
+/* The files are complete last. */
+TEST_LOOP(deaths, all_others_go_on_while_files_are_filled, 0, STEPS *PAIR_DEATHS)
+{
+	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
+
+	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
+		return;
+	pair_manner.held = WIRE_CARRY_STASH;
+	tool.is_lazy = true;
+	die_behind(_i / PAIR_DEATHS, death);
+	if (death == PAIR_DEATH_NONE)
+		ck_assert(tool.is_early);
+}
+
+/* Whenever somebody needs memory: it comes back, and they go on, saved or not. */
+TEST_LOOP(deaths, who_needs_memory_gets_it, 0, STEPS)
+{
+	bool has_said;
+
+	pair_manner.held = WIRE_CARRY_STASH;
+	tool.is_lazy = true;
+	begin(0);
+	for (int i = 0; i < _i && !is_over(); i++)
+		while (!pair_play_one(do_one) && !is_over())
+			fake_skip(fake);
+	/* Behind that they go on. */
+	has_said = tool.files && tool.got == tool.files;
+	if (fake->daemon.stash)
+		ck_assert(stash_give_back(&fake->daemon));
+	while (!tool.is_answered && fake_skip(fake))
+		pair_play_all(do_one);
+	settle();
+	ck_assert(!tool.code || has_said);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_saved, tool.code ? 0 : PAIR);
+}
+
+/* As many messages as are tried. */
+TEST(deaths, every_message_was_there)
+{
+	int count = 0;
+
+	pair_manner.held = WIRE_CARRY_STASH;
+	tool.is_lazy = true;
+	for (begin(0); !is_over(); count++)
+		while (!pair_play_one(do_one) && !is_over())
+			fake_skip(fake);
+	ck_assert_int_lt(count, STEPS);
+	settle();
 }
 
 int main(void)

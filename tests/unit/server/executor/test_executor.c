@@ -833,7 +833,8 @@ TEST(role, pinned_memory_has_further_windows)
 
 static CUresult call_carry(struct client *client, uint64_t at, uint64_t bytes, uint64_t offset, bool into)
 {
-	struct wire_message request = {.type = WIRE_CARRY_MEMORY, .carry = {at, bytes, offset, into}};
+	struct wire_message request = {.type = WIRE_CARRY_MEMORY,
+		.carry = {.address = at, .bytes = bytes, .offset = offset, .into = into}};
 	int fd = memfd_create("swap", MFD_CLOEXEC);
 	CUresult code;
 
@@ -881,7 +882,7 @@ TEST_LOOP(role, a_copy_without_a_mark_fails_and_the_next_one_works, 0, 2)
 
 	prepare(&client, 1);
 	request.session = client.session;
-	request.carry = (struct wire_carry){client.window, CHUNK, 0, _i};
+	request.carry = (struct wire_carry){.address = client.window, .bytes = CHUNK, .into = _i};
 	ck_assert_int_eq(ftruncate(fd, CHUNK), 0);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	fake_let_fail(FAKE_MARK, CUDA_ERROR_OUT_OF_MEMORY);
@@ -894,6 +895,125 @@ TEST_LOOP(role, a_copy_without_a_mark_fails_and_the_next_one_works, 0, 2)
 	ck_assert_int_eq(message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_int_eq(call_carry(&client, client.window, CHUNK, 0, _i), 0);
 	close(fd);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+
+#define STASH window_of(77)
+
+/* @client: whose memory is copied there; NULL: from there, to a file */
+static uint64_t send_stash(
+	struct client *client, uint64_t at, uint64_t bytes, uint64_t aside, bool with_file, bool into)
+{
+	struct wire_message request = {.type = client ? WIRE_CARRY_MEMORY : WIRE_CARRY_STASH,
+		.session = client ? client->session : 0,
+		.carry = {.address = at, .bytes = bytes, .aside = aside, .into = into}};
+	int fd = memfd_create("swap", MFD_CLOEXEC);
+	uint64_t id;
+
+	ck_assert_int_eq(ftruncate(fd, 2 * CHUNK), 0);
+	id = send_request(&request, &fd, with_file);
+	close(fd);
+	return id;
+}
+
+static CUresult call_stash(
+	struct client *client, uint64_t at, uint64_t bytes, uint64_t aside, bool with_file, bool into)
+{
+	uint64_t id = send_stash(client, at, bytes, aside, with_file, into);
+
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	return message.reply.code;
+}
+
+static void prepare_stash(struct client *client)
+{
+	prepare(client, 1);
+	ck_assert_int_eq(call_range(client, WIRE_MAP_MEMORY, client->window, 2 * CHUNK, true), 0);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, 2 * CHUNK, false), 0);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH + CHUNK, CHUNK, true), 0);
+}
+
+TEST(role, memory_goes_to_the_stash_and_from_there_to_files)
+{
+	struct client client;
+	const struct fake_call *copy;
+	uint64_t at;
+
+	prepare_stash(&client);
+	at = client.window;
+	ck_assert_int_eq(call_stash(&client, at, 2 * CHUNK, STASH, false, false), 0);
+	copy = fake_call(FAKE_COPY, fake_count(FAKE_COPY) - 1);
+	ck_assert_ptr_eq(copy->object, (void *)(uintptr_t)STASH);
+	ck_assert_int_eq(call_stash(NULL, STASH, 2 * CHUNK, 0, true, false), 0);
+	ck_assert_int_eq(call_stash(NULL, STASH + CHUNK, CHUNK, 0, true, false), 0);
+	/* Not both, and never into the session's memory. */
+	ck_assert_int_eq(call_stash(&client, at, CHUNK, STASH, true, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(&client, at, CHUNK, STASH, false, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(NULL, STASH, CHUNK, 0, false, false), CUDA_ERROR_INVALID_VALUE);
+	/* Beyond the stash, or what is not its own. */
+	ck_assert_int_eq(call_stash(&client, at, CHUNK, STASH + 1, false, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_stash(&client, at, 2 * CHUNK, STASH + CHUNK, false, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(&client, STASH, CHUNK, STASH, false, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(NULL, at, CHUNK, 0, true, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(NULL, STASH, 0, 0, true, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	/* Beyond what is reserved; and there is one reservation. */
+	ck_assert_int_eq(
+		call_range(NULL, WIRE_MAP_STASH, STASH + 2 * CHUNK, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(NULL, WIRE_MAP_STASH, STASH + 2 * CHUNK, CHUNK, false), CUDA_ERROR_INVALID_VALUE);
+	/* As it was mapped. */
+	ck_assert_int_eq(
+		call_range(NULL, WIRE_UNMAP_STASH, STASH, 2 * CHUNK, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(NULL, WIRE_UNMAP_STASH, STASH, CHUNK, false), 0);
+	ck_assert_int_eq(call_stash(&client, at, CHUNK, STASH, false, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(NULL, STASH, CHUNK, 0, true, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_stash(NULL, STASH + CHUNK, CHUNK, 0, true, false), 0);
+	ck_assert_int_eq(call_range(NULL, WIRE_UNMAP_STASH, 0, 0, false), 0);
+	ck_assert_int_eq(call_stash(NULL, STASH + CHUNK, CHUNK, 0, true, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 2);
+	/* The addresses are free again; no command may name them. */
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, CHUNK, false), 0);
+	ck_assert_int_eq(call_range(NULL, WIRE_MAP_STASH, STASH, CHUNK, true), 0);
+	ck_assert(!may_set(&client, STASH));
+	receive(WIRE_OFFENCE);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	close_client(&client);
+}
+
+/* A part waits for copies into it, and all of it for those out of it, too. */
+TEST_LOOP(role, the_stash_stays_while_it_is_copied, 0, 2)
+{
+	struct wire_message unmap = {.type = WIRE_UNMAP_STASH}, ping = {.type = WIRE_PING};
+	struct client client;
+	uint64_t copied, unmapped;
+	unsigned marks;
+
+	prepare_stash(&client);
+	marks = fake_count(FAKE_MARK);
+	fake.immediate = false;
+	copied = _i ? send_stash(NULL, STASH, CHUNK, 0, true, false)
+		    : send_stash(&client, client.window, CHUNK, STASH, false, false);
+	while (fake_count(FAKE_MARK) == marks)
+		sched_yield();
+	unmap.range.address = _i ? 0 : STASH;
+	unmap.range.bytes = _i ? 0 : CHUNK;
+	unmapped = send_request(&unmap, NULL, 0);
+	ck_assert_int_eq(call(NULL, &ping, NULL, 0), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
+	fake.immediate = true;
+	fake_arrive();
+	for (int i = 0; i < 2; i++) {
+		receive(WIRE_REPLY);
+		ck_assert(message.id == copied || message.id == unmapped);
+		ck_assert_int_eq(message.reply.code, 0);
+	}
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), _i ? 2 : 1);
 	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }

@@ -13,7 +13,7 @@ static const char document[] =
 	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
 	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},"
 	"\"driver_loads\":{\"cubin\":5},"
-	"\"swap\":{\"bytes\":33,\"most_bytes\":99,\"directory_bytes\":44,\"users\":["
+	"\"swap\":{\"bytes\":33,\"most_bytes\":99,\"directory_bytes\":44,\"stash_bytes\":22,\"users\":["
 	"{\"uid\":1000,\"bytes\":30,\"most_bytes\":50,\"directory_bytes\":0},"
 	"{\"uid\":1001,\"bytes\":3,\"most_bytes\":60,\"directory_bytes\":44}]},"
 	"\"partitions\":[{\"name\":\"GPU-1/"
@@ -82,6 +82,7 @@ TEST(metrics, what_the_service_says_of_itself)
 	expect(text,
 		"frmps_executor_contains_faults{uid=\"1000\",pid=\"7\",role=\"active\",state=\"active\"} 0");
 	expect(text, "frmps_swap_host_memory_limit_bytes 99");
+	expect(text, "frmps_stash_memory_bytes 22");
 	expect(text, "frmps_swap_user_host_memory_bytes{uid=\"1000\"} 30");
 	expect(text, "frmps_swap_user_host_memory_limit_bytes{uid=\"1001\"} 60");
 	expect(text, "frmps_swap_user_directory_bytes{uid=\"1001\"} 44");
