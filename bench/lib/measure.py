@@ -12,10 +12,12 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 from program import Program
@@ -344,6 +346,39 @@ def suspending(session, mib):
             "out_pages": times[0], "out_device": times[1], "out_files": times[2],
             "beside_gap": beside["max"], "alone_gap": alone["max"],
             "beside_loss": 100 * (1 - beside["n"] / seconds / (alone["n"] / 2))}
+
+
+# Saving.
+
+
+def criu_lack():
+    """Return: why no program can be saved here; None if one can"""
+    if os.geteuid() or not shutil.which("criu"):
+        return "there is no criu, or it is not run by root"
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL,
+                                                                   start_new_session=True) as sleeper:
+        done = subprocess.run(["criu", "dump", "--tree", str(sleeper.pid), "--images-dir", folder, "--leave-running",
+                               "--shell-job"], capture_output=True)
+        sleeper.kill()
+    return "criu cannot save a process here" if done.returncode else None
+
+
+@point_by_point
+def checkpoint(session, mib):
+    """A program with 1 ms kernels is saved and goes on."""
+    quiet = session.start("driver_path", "gap", SECONDS=2)
+    session.together([quiet])
+    alone = quiet.finish()["gap"]
+    child = session.start("driver_path", "gap", SECONDS=5 + mib / 4000, MIB=mib)
+    session.together([child])
+    time.sleep(1)
+    with tempfile.TemporaryDirectory() as folder:
+        begin = now_ns()
+        session.system.order("checkpoint", session_of(session, child), folder + "/saved")
+        took = now_ns() - begin
+    said = [event["text"] for event in json.loads(session.system.order("events", "--json"))["events"] if "has been saved" in event["text"]]
+    return {"stall": child.finish()["gap"]["max"], "alone_gap": alone["max"],
+            "stood": float(re.search(r"stood still for (\d+)", said[-1])[1]), "saved_s": took / 1e9}
 
 
 # Faults.

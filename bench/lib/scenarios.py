@@ -49,7 +49,7 @@ class Scenario:
     most: typing.Mapping = dataclasses.field(default_factory=dict)  # largest point of a system
     systems: tuple = ()  # the compared systems; none: all
     only: typing.Mapping = dataclasses.field(default_factory=dict)  # the systems of a point, if not all
-    needs: str = ""  # "nvcc", "torch", or "gpus": two of them, and PyTorch
+    needs: str = ""  # "nvcc", "torch", "criu", or "gpus": two of them, and PyTorch
 
 
 GROUPS = (
@@ -234,6 +234,13 @@ SCENARIOS = (
               Number("beside_gap", "longest gap of the other program", "ms"), Number("alone_gap", "the same alone", "ms"),
               Number("beside_loss", "kernels that it lost", "%")), "bars", points=(16384,), quick=None, host=(256,),
              axis="MiB", systems=("frmps",)),
+    Scenario("checkpoint", "sharing", "A program is saved in files while it works",
+             "frmpsctl checkpoint of a program with so much device memory in pieces of 1 GiB and four 1 ms kernels on the "
+             "device, where the device has room for a copy of it.", measure.checkpoint,
+             (Number("stall", "longest gap of the program", "ms"), Number("alone_gap", "the same of one that is not saved", "ms"),
+              Number("stood", "how long the service let it stand still", "ms"),
+              Number("saved_s", "until all is in files", "s")), "bars", points=(16384, 40960), quick=None, host=(256,),
+             axis="MiB", systems=("frmps",), needs="criu"),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,
