@@ -85,4 +85,12 @@ static inline CUresult enter_unsafe(void)
 	return r == CUDA_SUCCESS ? capture_unsafe() : r;
 }
 
+/* The same for calls that give memory back: a thread needs no current context for that. */
+static inline CUresult enter_release(void)
+{
+	CUresult r = process_enter_object(true, NULL);
+
+	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+}
+
 #endif

@@ -61,8 +61,10 @@ static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool 
 	if (is_foreign(event, stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	/* An external record becomes a node of a graph; outside a capture the call is refused. */
-	if (flags == CU_EVENT_RECORD_EXTERNAL && capture_is_on(stream))
-		return capture_external(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
+	if (flags == CU_EVENT_RECORD_EXTERNAL)
+		return capture_is_on(stream)
+			       ? capture_external(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event)
+			       : CUDA_ERROR_ILLEGAL_STATE;
 	return flags == CU_EVENT_RECORD_DEFAULT ? event_record(event, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -156,10 +156,11 @@ CUDA_EXPORT CUresult cuGraphExecUpdate_v2(
 	CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
 	TRACE_CALL();
+	CUgraphExecUpdateResultInfo unused;
 	struct client_exec *exec;
-	CUresult r = begin(handle, info, &exec);
+	CUresult r = begin(handle, handle, &exec);
 
-	return r == CUDA_SUCCESS ? exec_update(exec, graph, info) : r;
+	return r == CUDA_SUCCESS ? exec_update(exec, graph, info ? info : &unused) : r;
 }
 
 CUDA_EXPORT CUresult cuGraphExecUpdate(
@@ -167,7 +168,7 @@ CUDA_EXPORT CUresult cuGraphExecUpdate(
 {
 	TRACE_CALL();
 	CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-	CUresult r = cuGraphExecUpdate_v2(handle, graph, result ? &info : NULL);
+	CUresult r = cuGraphExecUpdate_v2(handle, graph, &info);
 
 	if (error_node)
 		*error_node = info.errorNode;

@@ -47,7 +47,7 @@ CUDA_EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 CUDA_EXPORT CUresult cuMemFreeHost(void *pointer)
 {
 	TRACE_CALL();
-	CUresult r = enter_unsafe();
+	CUresult r = enter_release();
 
 	return r == CUDA_SUCCESS ? host_free(pointer) : r;
 }
@@ -102,9 +102,13 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All allocated memory is mapped for the device, as on every device with unified
-	 * addressing. */
-	*flags = range.flags | (range.kind == RANGE_HOST ? CU_MEMHOSTALLOC_DEVICEMAP : 0u);
+	/* All of it is mapped for the device, as on every device with unified addressing. Of the
+	 * program's flags, the driver (580) shows these alone. */
+	*flags = CU_MEMHOSTALLOC_DEVICEMAP;
+	if (range.kind == RANGE_REGISTERED)
+		*flags |= range.flags & CU_MEMHOSTREGISTER_PORTABLE;
+	else if (range.flags & CU_MEMHOSTALLOC_WRITECOMBINED)
+		*flags |= range.flags;
 	return CUDA_SUCCESS;
 }
 
@@ -129,7 +133,7 @@ CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int
 CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
 	TRACE_CALL();
-	CUresult r = enter_unsafe();
+	CUresult r = enter_release();
 	struct range range;
 
 	if (r != CUDA_SUCCESS)

@@ -50,7 +50,7 @@ static CUresult release_of_graph(CUdeviceptr address)
 CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	TRACE_CALL();
-	CUresult r = enter_unsafe();
+	CUresult r = enter_release();
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -77,6 +77,7 @@ static bool is_variant_of(const struct form *form, const struct form *legacy)
 /* Streams of threads came with CUDA 7.0: for an older version the driver (580) has no form of a
  * call that has such a variant. */
 #define PER_THREAD_SINCE 7000
+#define MOST_FLAGS	 (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
 /* Chooses among the rows of a base name, from `first` on. NULL where every form is newer than
  * `version`. */
@@ -129,7 +130,7 @@ CUresult cuGetProcAddress_v2(const char *base, void **ret_address, int version, 
 	CUresult result;
 
 	/* A future version: like the real driver, the call writes nothing. */
-	if (!base || !ret_address || version > CUDA_ABI_VERSION)
+	if (!base || !ret_address || version > CUDA_ABI_VERSION || flags > MOST_FLAGS)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = resolve(base, version, flags, ret_address, &status);
 	if (ret_status)

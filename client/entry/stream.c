@@ -108,8 +108,9 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, b
 	if (r != CUDA_SUCCESS)
 		return r;
 	/* An external wait becomes a node of a graph. */
-	if (flags == CU_EVENT_WAIT_EXTERNAL && capture_is_on(stream))
-		return capture_external(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
+	if (flags == CU_EVENT_WAIT_EXTERNAL)
+		return capture_is_on(stream) ? capture_external(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)
+					     : CUDA_ERROR_ILLEGAL_STATE;
 	return flags == CU_EVENT_WAIT_DEFAULT ? event_wait(event, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -46,7 +46,7 @@ static CUresult make_side(const struct side *s, const struct box *box, struct bo
 		s->type != CU_MEMORYTYPE_UNIFIED)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Nothing lies behind NULL, whatever the offsets, and rows do not overlap. */
-	if (!box_is_empty(box) && (!base || s->pitch < box->width))
+	if (!box_is_empty(box) && (!base || s->pitch < box->width || s->pitch - box->width < s->x))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (__builtin_mul_overflow(s->z, s->rows, &lines) || __builtin_add_overflow(lines, s->y, &lines) ||
 		__builtin_mul_overflow(lines, s->pitch, &bytes) ||

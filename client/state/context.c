@@ -63,11 +63,15 @@ int context_device(CUcontext handle)
 	return context ? device_of(context) : -1;
 }
 
+/* As the driver (580) shows these: host memory can always be mapped, which a new context's flags do
+ * not say. */
 unsigned int context_flags(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
-	return context ? context->flags : 0;
+	if (!context)
+		return 0;
+	return context->flags | (context_is_primary(context) ? CU_CTX_MAP_HOST : 0);
 }
 
 void context_set_flags(CUcontext handle, unsigned int flags)
@@ -75,7 +79,7 @@ void context_set_flags(CUcontext handle, unsigned int flags)
 	struct context *context = context_resolve(handle);
 
 	if (context)
-		context->flags = flags;
+		context->flags = context_is_primary(context) ? flags : flags | CU_CTX_MAP_HOST;
 }
 
 CUresult context_find_limit(CUcontext handle, CUlimit limit, struct context **ret_context,

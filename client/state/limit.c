@@ -14,6 +14,10 @@
 
 /* Less than the local memory that a thread can have on any device. */
 #define STACK_BYTES_MAX ((512u << 10) - 1)
+#define STACK_ALIGN	16u
+/* Measured (driver 580, H200). */
+#define HEAP_BYTES_MIN (4u << 20)
+#define L2_FETCH_MAX   128u
 
 void limit_start(void)
 {
@@ -91,6 +95,13 @@ CUresult limit_set(CUcontext handle, CUlimit limit, size_t value)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > L2_FETCH_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* As the driver rounds. */
+	if (limit == CU_LIMIT_STACK_SIZE)
+		value = (value + STACK_ALIGN - 1) & ~(size_t)(STACK_ALIGN - 1);
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value < HEAP_BYTES_MIN)
+		value = HEAP_BYTES_MIN;
 	if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
 		r = set_text_limit(&value);
 	else

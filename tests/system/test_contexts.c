@@ -450,6 +450,80 @@ TEST(contexts, a_thread_without_a_context_uses_streams_and_events)
 
 /* The context is one that was made, and nobody's current one. A library's kernel is the one of that
  * context. Copies and graphs are not asked of NVIDIA's library. */
+TEST(contexts, a_thread_without_a_context_gives_memory_back)
+{
+	void *pinned, *own = malloc(4096);
+	CUdeviceptr memory;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, 4096));
+	ck_cuda(cuMemHostAlloc(&pinned, 4096, 0));
+	ck_cuda(cuMemHostRegister_v2(own, 4096, 0));
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_cuda(cuMemFree_v2(0));
+	ck_cuda(cuMemFree_v2(memory));
+	ck_assert_int_eq(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemFreeHost(NULL));
+	ck_cuda(cuMemFreeHost(pinned));
+	ck_assert_int_eq(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemHostUnregister(own));
+	ck_assert_int_eq(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ck_assert_int_eq(cuMemAlloc_v2(&memory, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	free(own);
+}
+
+/* What the driver adds to flags that programs give, and what it leaves out. */
+TEST(contexts, flags_are_shown_as_the_driver_does)
+{
+	static const struct {
+		unsigned int given, shown;
+	} pinned[] = {{0, 2}, {1, 2}, {3, 2}, {4, 6}, {5, 7}},
+	  registered[] = {{0, 2}, {1, 3}, {2, 2}, {3, 3}};
+	void *memory, *own = malloc(4096);
+	unsigned int flags;
+	CUcontext made;
+
+	driver_open();
+	ck_cuda(cuCtxSetFlags(CU_CTX_SCHED_SPIN));
+	ck_cuda(cuCtxGetFlags(&flags));
+	ck_assert_uint_eq(flags, CU_CTX_SCHED_SPIN | CU_CTX_MAP_HOST);
+	for (size_t i = 0; i < sizeof(pinned) / sizeof(*pinned); i++) {
+		ck_cuda(cuMemHostAlloc(&memory, 4096, pinned[i].given));
+		ck_cuda(cuMemHostGetFlags(&flags, memory));
+		ck_assert_uint_eq(flags, pinned[i].shown);
+		ck_cuda(cuMemFreeHost(memory));
+	}
+	for (size_t i = 0; i < sizeof(registered) / sizeof(*registered); i++) {
+		ck_cuda(cuMemHostRegister_v2(own, 4096, registered[i].given));
+		ck_cuda(cuMemHostGetFlags(&flags, own));
+		ck_assert_uint_eq(flags, registered[i].shown);
+		ck_cuda(cuMemHostUnregister(own));
+	}
+	ck_cuda(cuCtxCreate_v2(&made, CU_CTX_SCHED_YIELD, 0));
+	ck_cuda(cuCtxGetFlags(&flags));
+	ck_assert_uint_eq(flags, CU_CTX_SCHED_YIELD);
+	ck_cuda(cuCtxDestroy_v2(made));
+	free(own);
+}
+
+TEST(contexts, limits_are_rounded)
+{
+	static const struct {
+		CUlimit limit;
+		size_t wish, limited;
+	} wishes[] = {{CU_LIMIT_STACK_SIZE, 1000, 1008}, {CU_LIMIT_STACK_SIZE, 1, 16},
+		{CU_LIMIT_MALLOC_HEAP_SIZE, 1, 4 << 20}, {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 128, 128}};
+	size_t limited;
+
+	driver_open();
+	for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++) {
+		ck_cuda(cuCtxSetLimit(wishes[i].limit, wishes[i].wish));
+		ck_cuda(cuCtxGetLimit(&limited, wishes[i].limit));
+		ck_assert_uint_eq(limited, wishes[i].limited);
+	}
+	ck_assert_int_eq(cuCtxSetLimit(CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 129), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST(contexts, a_stream_brings_its_context)
 {
 	static uint32_t words[8], value = 9;

@@ -561,6 +561,7 @@ TEST(graphs, executable_graphs_are_changed)
 	other[1] = add_count(second, &other[0], 1, word, 1000);
 	ck_cuda(cuGraphExecUpdate_v2(exec, second, &info));
 	ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+	ck_cuda(cuGraphExecUpdate_v2(exec, second, NULL));
 	run(exec, stream);
 	ck_assert_uint_eq(word_at(word), 1116);
 	add_count(second, &other[1], 1, word, 1);

@@ -888,6 +888,32 @@ static int share_pool(int unused)
 	return 0;
 }
 
+/* The memory is there already. */
+TEST(memory, a_pool_is_not_shared_with_oneself)
+{
+	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemPoolPtrExportData data;
+	CUdeviceptr memory, again;
+	CUmemoryPool pool, same;
+	int fd;
+
+	driver_open();
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, MIB, pool, NULL));
+	ck_cuda(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(cuMemPoolExportPointer(&data, memory));
+	ck_cuda(cuMemPoolImportFromShareableHandle(
+		&same, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	close(fd);
+	ck_assert_int_eq(cuMemPoolImportPointer(&again, same, &data), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemPoolDestroy(same));
+	fill_words(memory, 83, MIB / 4);
+	ck_assert_uint_eq(word_at(memory), 83);
+	ck_cuda(cuMemFree_v2(memory));
+}
+
 TEST(memory, pools_are_shared)
 {
 	CUmemPoolPtrExportData data;

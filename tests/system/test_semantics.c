@@ -178,6 +178,26 @@ TEST(semantics, rows_do_not_overlap)
 	ck_assert_int_eq(cuMemcpy2DAsync_v2(&up, NULL), CUDA_ERROR_INVALID_VALUE);
 	up.Height = 0;
 	ck_cuda(cuMemcpy2D_v2(&up));
+	/* Nor beyond their end. */
+	up.Height = 1;
+	up.dstPitch = up.srcPitch = 24;
+	up.srcXInBytes = 8;
+	ck_cuda(cuMemcpy2D_v2(&up));
+	up.srcXInBytes = 9;
+	ck_assert_int_eq(cuMemcpy2D_v2(&up), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Records and waits for others than this capture are nodes, and nothing else. */
+TEST(semantics, external_events_are_of_captures)
+{
+	CUevent event;
+
+	driver_open();
+	ck_cuda(cuEventCreate(&event, 0));
+	ck_assert_int_eq(
+		cuEventRecordWithFlags(event, NULL, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(cuStreamWaitEvent(NULL, event, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(cuStreamWaitEvent(NULL, event, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* The documentation has a largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH), the driver (580) goes on

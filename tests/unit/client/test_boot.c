@@ -148,6 +148,12 @@ TEST(lookup, lookup_reports_why_nothing_was_found)
 	cuGetProcAddress_v2("cuLibraryLoadData", &address, 11080, 0, &status);
 	ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 
+	/* Flags of a later driver. */
+	address = (void *)1;
+	ck_assert_int_eq(
+		cuGetProcAddress_v2("cuInit", &address, 12000, 8, &status), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_ptr_eq(address, (void *)1);
+
 	/* A program made for a newer driver than this one. */
 	address = (void *)1;
 	ck_assert_int_eq(cuGetProcAddress_v2("cuInit", &address, CUDA_ABI_VERSION + 10, 0, &status),

@@ -502,7 +502,7 @@ TEST(contexts, the_primary_context)
 	ck_assert(before != after);
 	FAILS(cuMemFree_v2(p), INVALID_VALUE);
 	OK(cuCtxGetFlags(&flags));
-	ck_assert_uint_eq(flags, CU_CTX_SCHED_BLOCKING_SYNC);
+	ck_assert_uint_eq(flags, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
 }
 
 TEST(contexts, a_reset_frees_everything)
