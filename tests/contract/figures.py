@@ -428,9 +428,15 @@ def suspending():
     def found(key):
         return value_of("h200_suspending.json", "suspending", 16384, "frmps", key)
 
+    def saved(mib, key):
+        return value_of("h200_checkpoint.json", "checkpoint", mib, "frmps", key)
+
     return [f"`{load('h200_suspending.json')['command']}`: 16 GiB of an idle program go out at {found('out_gbps'):.3g} GB/s and come back at "
             f"{found('in_gbps'):.3g} GB/s. The longest gap of a neighbour with 1 ms kernels is {found('beside_gap'):.3g} ms, "
-            f"{found('alone_gap'):.3g} ms without that. One round."]
+            f"{found('alone_gap'):.3g} ms without that. One round.", "",
+            f"`{load('h200_checkpoint.json')['command']}`, with the files in memory: a program of 16 GiB that is saved in files while it works stands "
+            f"still for {saved(16384, 'stood'):.0f} ms, one of 40 GiB for {saved(40960, 'stood'):.0f} ms. All is in files after "
+            f"{saved(16384, 'saved_s'):.2g} and {saved(40960, 'saved_s'):.2g} s. One round."]
 
 
 def gpus():
@@ -455,6 +461,7 @@ FILES = {
     "h200_modules.json": ("bench/run", "modules with a kernel each, up to 1024"),
     "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
     "h200_suspending.json": ("bench/run", "a program's memory that goes to host memory and comes back"),
+    "h200_checkpoint.json": ("bench/run", "how long a program stands still that is saved in files"),
     "h200_gpus.json": ("bench/run", "two GPUs: sums with NCCL, data parallel training"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_frameworks.json": ("tests/gpu/framework_faults.py", "the same beside PyTorch programs"),
