@@ -373,7 +373,8 @@ START_TEST(events)
 	OK(cuMemsetD8Async(p, 1, 64, a));
 	OK(cuEventRecord(event, a));
 	OK(cuEventRecordWithFlags(untimed, a, 0));
-	FAILS(cuEventRecordWithFlags(untimed, a, 1), INVALID_VALUE);
+	FAILS(cuEventRecordWithFlags(untimed, a, CU_EVENT_RECORD_EXTERNAL), ILLEGAL_STATE);
+	FAILS(cuEventRecordWithFlags(untimed, a, 2), INVALID_VALUE);
 	FAILS(cuEventQuery(event), NOT_READY);
 	FAILS(cuEventElapsedTime(&ms, event, event), NOT_READY);
 	OK(cuStreamWaitEvent(b, event, 0));
