@@ -301,9 +301,8 @@ CUDA_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 
 CUDA_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
 {
-	CUresult r = enter_question(&config);
+	CUresult r = also_unsafe(enter_question(&config));
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r == CUDA_SUCCESS && (unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)

@@ -77,20 +77,23 @@ static inline CUresult leave_launch(CUresult r, struct client_stream *stream)
 	return wait_launched(stream);
 }
 
-/* First lines of entry points that must not be called while a stream captures (graph/capture.h). */
+/* Behind other first lines: programs must not call the entry point while a stream captures
+ * (graph/capture.h). */
+static inline CUresult also_unsafe(CUresult r)
+{
+	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+}
+
+/* First lines of entry points that programs must not call then. */
 static inline CUresult enter_unsafe(void)
 {
-	CUresult r = process_enter_context();
-
-	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+	return also_unsafe(process_enter_context());
 }
 
 /* The same for calls that give memory back: a thread needs no current context for that. */
 static inline CUresult enter_release(void)
 {
-	CUresult r = process_enter_object(true, NULL);
-
-	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+	return also_unsafe(process_enter_object(true, NULL));
 }
 
 #endif

@@ -84,10 +84,9 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	TRACE_CALL();
-	CUresult r = process_enter_object(true, event_session(event));
+	CUresult r = also_unsafe(process_enter_object(true, event_session(event)));
 
 	/* In a forked child there is nothing to look at. */
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = event_synchronize(event);

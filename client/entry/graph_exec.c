@@ -86,9 +86,8 @@ ENTRY_PAIR(cuGraphInstantiateWithParams, _ptsz, instantiate_with,
 CUDA_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
 	TRACE_CALL();
-	CUresult r = process_enter();
+	CUresult r = also_unsafe(process_enter());
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	return r == CUDA_SUCCESS ? exec_destroy(exec) : r;
 }
 

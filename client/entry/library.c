@@ -99,9 +99,8 @@ CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
 {
 	TRACE_CALL();
 	struct client_module *library;
-	CUresult result = enter(handle, &library);
+	CUresult result = also_unsafe(enter(handle, &library));
 
-	result = result == CUDA_SUCCESS ? capture_unsafe() : result;
 	return result == CUDA_SUCCESS ? module_unload(library) : result;
 }
 

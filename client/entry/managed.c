@@ -179,9 +179,8 @@ CUDA_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_r
 static CUresult attach(
 	CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags, bool per_thread)
 {
-	CUresult r = check_stream(handle, per_thread);
+	CUresult r = also_unsafe(check_stream(handle, per_thread));
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if ((flags & ~(unsigned int)ATTACH_FLAGS) || !managed_holds(address, bytes ? bytes : 1))

@@ -61,9 +61,8 @@ CUDA_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 
 CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
-	CUresult r = start_enter(device);
+	CUresult r = also_unsafe(start_enter(device));
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (poolshare_is_imported(pool))
@@ -104,10 +103,9 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 
 CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
-	CUresult r = start_enter_at(properties ? &properties->location : NULL);
+	CUresult r = also_unsafe(start_enter_at(properties ? &properties->location : NULL));
 	struct mempool *made;
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!pool || !properties)
@@ -148,17 +146,14 @@ CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
 	TRACE_CALL();
-	CUresult r = process_enter();
+	CUresult r = also_unsafe(process_enter());
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	return r == CUDA_SUCCESS ? mempool_trim(pool, keep) : r;
 }
 
 static CUresult enter_attribute(CUmemoryPool pool)
 {
-	CUresult r = enter(pool);
-
-	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+	return also_unsafe(enter(pool));
 }
 
 CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
@@ -197,9 +192,8 @@ static CUresult set_access(CUmemoryPool pool, const CUmemAccessDesc *access)
 
 CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
-	CUresult r = enter(pool);
+	CUresult r = also_unsafe(enter(pool));
 
-	r = r == CUDA_SUCCESS ? capture_unsafe() : r;
 	if (r == CUDA_SUCCESS && !access && count > 0)
 		r = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)

@@ -82,9 +82,8 @@ CUDA_EXPORT CUresult cuModuleUnload(CUmodule handle)
 {
 	TRACE_CALL();
 	struct client_module *module;
-	CUresult result = enter(handle, &module);
+	CUresult result = also_unsafe(enter(handle, &module));
 
-	result = result == CUDA_SUCCESS ? capture_unsafe() : result;
 	if (result != CUDA_SUCCESS)
 		return result;
 	/* A library's module is unloaded with the library. */

@@ -205,15 +205,6 @@ CUresult ipc_open_part(CUcontext context, const struct ipc_part *part, CUdevicep
 	return r;
 }
 
-/* No two devices of a service give a session the same number. */
-static bool is_own(const struct content *content)
-{
-	SESSION_FOREACH (session)
-		if (session->connection.session == content->session)
-			return true;
-	return false;
-}
-
 CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *ret_address)
 {
 	struct content content;
@@ -221,7 +212,7 @@ CUresult ipc_open(CUcontext context, const CUipcMemHandle *handle, CUdeviceptr *
 	memcpy(&content, handle, sizeof(content));
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (is_own(&content))
+	if (session_is_own(content.session))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return ipc_open_part(context, &content.part, ret_address);
 }

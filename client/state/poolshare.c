@@ -180,15 +180,6 @@ CUresult poolshare_export_pointer(CUdeviceptr address, CUmemPoolPtrExportData *r
 	return CUDA_SUCCESS;
 }
 
-/* No two devices of a service give a session the same number. */
-static bool is_own(const struct name *name)
-{
-	SESSION_FOREACH (session)
-		if (session->connection.session == name->session)
-			return true;
-	return false;
-}
-
 CUresult poolshare_import_pointer(
 	CUmemoryPool handle, const CUmemPoolPtrExportData *data, CUdeviceptr *ret_address)
 {
@@ -201,7 +192,7 @@ CUresult poolshare_import_pointer(
 	if (!name_of(handle, true, &name) || memcmp(&name, &content.name, sizeof(name)) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* The memory is mapped here without a handle, and the service lets nobody release that. */
-	if (is_own(&name))
+	if (session_is_own(name.session))
 		return CUDA_ERROR_INVALID_VALUE;
 	poolshare_settle();
 	allocation = calloc(1, sizeof(*allocation));

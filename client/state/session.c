@@ -38,6 +38,14 @@ struct session *session_holding(uint64_t address)
 	return NULL;
 }
 
+bool session_is_own(uint64_t number)
+{
+	SESSION_FOREACH (session)
+		if (session->connection.session == number)
+			return true;
+	return false;
+}
+
 void session_use_of(uint64_t address)
 {
 	struct session *session = session_holding(address);

@@ -136,6 +136,9 @@ void session_begin(struct session *session);
 /** The open session whose window holds an address; NULL: none does. */
 struct session *session_holding(uint64_t address);
 
+/** True if a session of this process has the number: no two devices of a service give the same. */
+bool session_is_own(uint64_t number);
+
 /** The calling thread works in the session whose window holds an address, if there is one. */
 void session_use_of(uint64_t address);
 

@@ -306,7 +306,6 @@ void checkpoint_answer_suspend(struct caller *caller)
 		return;
 	order->manner = manner;
 	order->limit = timer_new(session->daemon->loop, on_no_gap, order);
-	log_bug_on(!order->limit);
 	timer_start(order->limit, GAP_MS);
 	look_at_suspension(order);
 }

@@ -241,13 +241,24 @@ int process_find_event(pid_t pid, int event)
 	return describe(getpid(), event, "eventfd-id:", &id) ? find_descriptor(pid, is_event, &id) : -1;
 }
 
-static bool is_socket(pid_t pid, int number, const void *context)
+/* Finds the file of a descriptor. Return: false if the kernel does not show that file */
+static bool read_link(pid_t pid, int number, char *ret_text, size_t size)
 {
-	char path[64], text[64] = "", wanted[40];
+	char path[64];
+	ssize_t length;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
+	length = readlink(path, ret_text, size - 1);
+	ret_text[length > 0 ? length : 0] = '\0';
+	return length > 0;
+}
+
+static bool is_socket(pid_t pid, int number, const void *context)
+{
+	char text[64], wanted[40];
+
 	snprintf(wanted, sizeof(wanted), "socket:[%" PRIu64 "]", *(const uint64_t *)context);
-	return readlink(path, text, sizeof(text) - 1) > 0 && !strcmp(text, wanted);
+	return read_link(pid, number, text, sizeof(text)) && !strcmp(text, wanted);
 }
 
 int process_find_socket(pid_t pid, uint64_t inode)
@@ -437,11 +448,10 @@ void process_signal_tree(pid_t root, int number)
 
 static bool has_path(pid_t pid, int number, const void *context)
 {
-	char path[64], text[1000] = "";
 	const char *beginning = context;
+	char text[1000];
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
-	return readlink(path, text, sizeof(text) - 1) > 0 && !strncmp(text, beginning, strlen(beginning));
+	return read_link(pid, number, text, sizeof(text)) && !strncmp(text, beginning, strlen(beginning));
 }
 
 bool process_tree_opens(pid_t root, const char *beginning)
