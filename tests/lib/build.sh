@@ -3,7 +3,7 @@
 # a folder for logs.
 
 packages='gcc g++ meson ninja-build pkg-config libuv1-dev check libsubunit-dev flatbuffers-compiler libflatbuffers-dev
-libinih-dev libjansson-dev liblz4-dev libzstd-dev libmicrohttpd-dev groff-base'
+libinih-dev libjansson-dev liblz4-dev libzstd-dev libmicrohttpd-dev libxxhash-dev groff-base'
 
 install_packages() {
 	command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || return 0
