@@ -1,8 +1,9 @@
-// A program for a suspend and a resume from outside: allocates device memory, waits for the command
-// to end, and then checks that the memory is unchanged.
+// A program that is suspended and resumed, or saved and restored, from outside: allocates device
+// memory, answers each line of its input with a copy from it, and checks all of it at the end.
 //
 // FRMPS_BENCH_MIB: amount of memory (16384), in pieces of FRMPS_BENCH_PIECE_MIB (1024). Prints
-// {"name": "suspended", "mib": …} on success, and exits with 1 otherwise.
+// {"name": "answer"} for each line, {"name": "suspended", "mib": …} on success, and exits with 1
+// otherwise.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +52,13 @@ int main(void)
 		pieces[i] = make_piece(i, piece);
 	driver_check(cu.sync(), "cuCtxSynchronize");
 	driver_wait_for_start();
-	while (getchar() != EOF)
-		;
+	for (int c = getchar(); c != EOF; c = getchar()) {
+		if (c != '\n')
+			continue;
+		driver_check(cu.dtoh(words, pieces[0], MIB), "cuMemcpyDtoH");
+		puts("{\"name\": \"answer\"}");
+		fflush(stdout);
+	}
 	for (uint32_t i = 0; i < count; i++)
 		check_piece(i, pieces[i], piece, words);
 	free(pieces);

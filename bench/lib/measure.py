@@ -381,6 +381,57 @@ def checkpoint(session, mib):
             "stood": float(re.search(r"stood still for (\d+)", said[-1])[1]), "saved_s": took / 1e9}
 
 
+class Parted:
+    """A program whose input and output are files, so that it can end and be restored."""
+
+    def __init__(self, command, environment, folder):
+        self.output, orders = folder / "output", folder / "orders"
+        os.mkfifo(orders)
+        self.input = os.open(orders, os.O_RDWR)
+        with orders.open("rb", buffering=0) as given, self.output.open("w") as output:
+            self.process = subprocess.Popen(command, env=environment, stdin=given, stdout=output, stderr=subprocess.STDOUT,
+                                            start_new_session=True)
+
+    def say(self, line):
+        os.write(self.input, line)
+
+    def say_no_more(self):
+        os.close(self.input)
+
+    def hear(self, name):
+        """Waits until the latest line has this name. Return: the line"""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            lines = self.output.read_text().splitlines()
+            with contextlib.suppress(ValueError, IndexError, TypeError):
+                if (said := json.loads(lines[-1]))["name"] == name:
+                    return said
+            time.sleep(0.001)
+        raise Failed(f"the program does not say {name}: {self.output.read_text()[-1000:]}")
+
+
+@point_by_point
+def restoring(session, mib):
+    """A program is saved and ends, and comes back from files in memory."""
+    environment = {**session.system.environment(), "FRMPS_BENCH_MIB": str(mib), "FRMPS_BENCH_PIECE_MIB": str(min(1024, mib // 2))}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        child = Parted([str(session.system.executable("suspend"))], environment, pathlib.Path(name))
+        child.hear("ready")
+        child.say(b"0\n")
+        session.system.order("checkpoint", session_of(session, child), name + "/saved", "--end")
+        child.process.wait(timeout=PATIENCE)
+        begin = now_ns()
+        session.system.order("restore", name + "/saved")
+        took = now_ns() - begin
+        child.say(b"\n")
+        child.hear("answer")
+        answered = now_ns() - begin
+        child.say_no_more()
+        if child.hear("suspended")["mib"] != mib:
+            raise Failed("the program has other memory than before")
+    return {"restored_s": took / 1e9, "answered_s": answered / 1e9, "restored_gbps": mib * 2**20 / answered}
+
+
 # Faults.
 
 SURVIVOR_SECONDS = 1.5

@@ -241,6 +241,12 @@ SCENARIOS = (
               Number("stood", "how long the service let it stand still", "ms"),
               Number("saved_s", "until all is in files", "s")), "bars", points=(16384, 40960), quick=None, host=(256,),
              axis="MiB", systems=("frmps",), needs="criu"),
+    Scenario("restoring", "sharing", "A program comes back from files",
+             "frmpsctl restore of a program with so much device memory in pieces of 1 GiB, which was saved in files in memory "
+             "and has ended; then a copy from that memory. All of it is checked.", measure.restoring,
+             (Number("restored_s", "the restore", "s"), Number("answered_s", "the restore and the copy", "s"),
+              Number("restored_gbps", "bytes of the memory by that time", "GB/s", MORE)), "bars", points=(16384,), quick=None,
+             host=(256,), axis="MiB", systems=("frmps",), needs="criu"),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,
