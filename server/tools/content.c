@@ -19,8 +19,8 @@
 #include "server/tools/earlier.h"
 
 #define BUNDLE "bundle"
-/* As many as there are files of device memory. */
-#define THREADS 7u
+/* Beside the caller. */
+#define THREADS 15u
 
 /*
  * Bytes
@@ -158,19 +158,89 @@ static int compare_places(int fd, const struct archive_file *file)
 }
 
 /*
- * Storing a file
+ * Copies of pieces, by several threads
  */
 
 struct copies {
 	int folder;
-	struct archive_file *files;
-	uint32_t count;
-	int *fds;
+	const struct archive *archive;
+	int *fds; /* of its contents */
 	const struct earlier *earlier;
-	bool is_loading;
-	atomic_uint next; /* file */
+	/* Return: 0, -EBADMSG or -errno */
+	int (*copy)(const struct copies *copies, uint32_t file, struct archive_piece *piece, uint8_t *buffer);
+	struct work {
+		uint32_t file;
+		struct archive_piece *piece;
+	} * works;
+	size_t work_count;
+	atomic_size_t next;
 	atomic_int error; /* the first; 0: none */
 };
+
+static void *copy_some(void *context)
+{
+	struct copies *copies = context;
+	uint8_t *buffer = malloc(ARCHIVE_PIECE);
+	int r = buffer ? 0 : -ENOMEM, none = 0;
+	size_t number;
+
+	while (!r && !atomic_load(&copies->error) &&
+		(number = atomic_fetch_add(&copies->next, 1)) < copies->work_count)
+		r = copies->copy(copies, copies->works[number].file, copies->works[number].piece, buffer);
+	if (r)
+		atomic_compare_exchange_strong(&copies->error, &none, r);
+	free(buffer);
+	return NULL;
+}
+
+static bool is_content(const struct archive *archive, uint32_t file)
+{
+	return archive->files[file].kind == ARCHIVE_CONTENT;
+}
+
+static size_t count_pieces(const struct archive *archive)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < archive->count; i++)
+		count += is_content(archive, i) ? archive->files[i].piece_count : 0;
+	return count;
+}
+
+/* The files take turns: those who write the same file in memory wait for each other. */
+static void list_pieces(struct copies *copies, size_t count)
+{
+	const struct archive *archive = copies->archive;
+
+	for (size_t turn = 0; copies->work_count < count; turn++)
+		for (uint32_t i = 0; i < archive->count; i++)
+			if (is_content(archive, i) && turn < archive->files[i].piece_count)
+				copies->works[copies->work_count++] =
+					(struct work){.file = i, .piece = &archive->files[i].pieces[turn]};
+}
+
+static int copy_all(struct copies *copies)
+{
+	const size_t count = count_pieces(copies->archive);
+	pthread_t threads[THREADS];
+	unsigned started = 0;
+
+	copies->works = calloc(count + 1, sizeof(*copies->works));
+	if (!copies->works)
+		return -ENOMEM;
+	list_pieces(copies, count);
+	while (started < THREADS && !pthread_create(&threads[started], NULL, copy_some, copies))
+		started++;
+	copy_some(copies);
+	while (started--)
+		pthread_join(threads[started], NULL);
+	free(copies->works);
+	return atomic_load(&copies->error);
+}
+
+/*
+ * Storing
+ */
 
 static bool is_zero(const uint8_t *bytes, uint64_t count)
 {
@@ -184,12 +254,11 @@ static int write_piece(int folder, const char *name, const uint8_t *bytes, uint6
 	return to < 0 ? -errno : close_written(to, write_at(to, bytes, count, 0));
 }
 
-/* Return: 0, -EBADMSG or -errno */
 static int store_piece(
-	const struct copies *copies, uint32_t number, int from, struct archive_piece *piece, uint8_t *buffer)
+	const struct copies *copies, uint32_t file, struct archive_piece *piece, uint8_t *buffer)
 {
 	char name[ARCHIVE_NAME];
-	int r = read_at(from, buffer, piece->bytes, piece->offset);
+	int r = read_at(copies->fds[file], buffer, piece->bytes, piece->offset);
 
 	if (r)
 		return r;
@@ -198,7 +267,7 @@ static int store_piece(
 		return 0;
 	}
 	piece->hash = hash_add(HASH_START, buffer, piece->bytes);
-	archive_name(name, number, piece);
+	archive_name(name, file, piece);
 	if (copies->earlier && earlier_link(copies->earlier, piece, buffer, copies->folder, name)) {
 		piece->fate = ARCHIVE_SHARED;
 		return 0;
@@ -207,30 +276,62 @@ static int store_piece(
 	return write_piece(copies->folder, name, buffer, piece->bytes);
 }
 
-/* The file is measured. Return: 0, -EBADMSG or -errno */
-static int store(const struct copies *copies, uint32_t number, uint8_t *buffer)
+int content_measure(struct archive *archive, const int *fds)
 {
-	struct archive_file *file = &copies->files[number];
-	int from = open_again(copies->fds[number]), r = 0;
+	int r = 0;
 
-	if (from < 0)
-		return -errno;
-	for (size_t i = 0; !r && i < file->piece_count; i++)
-		r = store_piece(copies, number, from, &file->pieces[i], buffer);
-	r = r ? r : compare_places(from, file);
-	close(from);
+	for (uint32_t i = 0; !r && i < archive->count; i++)
+		if (is_content(archive, i))
+			r = measure(fds[i], &archive->files[i]);
+	return r;
+}
+
+/* Return: 0, -EBADMSG or -errno */
+static int store_all(struct copies *copies, const int *fds)
+{
+	const struct archive *archive = copies->archive;
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < archive->count; i++)
+		if (is_content(archive, i) && (copies->fds[i] = open_again(fds[i])) < 0)
+			r = -errno;
+	r = r ? r : copy_all(copies);
+	for (uint32_t i = 0; !r && i < archive->count; i++)
+		if (is_content(archive, i))
+			r = compare_places(copies->fds[i], &archive->files[i]);
+	return r;
+}
+
+int content_store(int folder, struct archive *archive, const int *fds, const struct earlier *earlier)
+{
+	struct copies copies = {
+		.folder = folder, .archive = archive, .earlier = earlier, .copy = store_piece};
+	int r = mkdirat(folder, ARCHIVE_MEMORY, 0700) ? -errno : 0;
+
+	copies.fds = malloc((archive->count + 1) * sizeof(*copies.fds));
+	if (r || !copies.fds) {
+		free(copies.fds);
+		return r ? r : -ENOMEM;
+	}
+	for (uint32_t i = 0; i < archive->count; i++)
+		copies.fds[i] = -1;
+	r = store_all(&copies, fds);
+	for (uint32_t i = 0; i < archive->count; i++)
+		if (copies.fds[i] >= 0)
+			close(copies.fds[i]);
+	free(copies.fds);
 	return r;
 }
 
 /*
- * Loading a file
+ * Loading
  */
 
-/* Return: 0, -EBADMSG or -errno */
-static int load_piece(int folder, uint32_t number, const struct archive_piece *piece, int to, uint8_t *buffer)
+static int load_piece(
+	const struct copies *copies, uint32_t file, struct archive_piece *piece, uint8_t *buffer)
 {
 	char name[ARCHIVE_NAME];
-	int from = openat(folder, archive_name(name, number, piece), O_RDONLY | O_CLOEXEC), r;
+	int from = openat(copies->folder, archive_name(name, file, piece), O_RDONLY | O_CLOEXEC), r;
 
 	if (from < 0)
 		return -errno;
@@ -238,7 +339,7 @@ static int load_piece(int folder, uint32_t number, const struct archive_piece *p
 	close(from);
 	if (!r && hash_add(HASH_START, buffer, piece->bytes) != piece->hash)
 		r = -EBADMSG;
-	return r ? r : write_at(to, buffer, piece->bytes, piece->offset);
+	return r ? r : write_at(copies->fds[file], buffer, piece->bytes, piece->offset);
 }
 
 /* Return: negative: see errno */
@@ -248,86 +349,39 @@ static int make_memory(void)
 }
 
 /* Return: 0, -EBADMSG or -errno */
-static int load(const struct copies *copies, uint32_t number, uint8_t *buffer)
+static int load_all(struct copies *copies)
 {
-	const struct archive_file *file = &copies->files[number];
-	int to = make_memory();
-	int r = to < 0 || ftruncate(to, (off_t)file->place) < 0 ? -errno : 0;
+	const struct archive *archive = copies->archive;
+	int *fds = copies->fds, r = 0;
 
-	for (size_t i = 0; !r && i < file->piece_count; i++)
-		r = load_piece(copies->folder, number, &file->pieces[i], to, buffer);
-	if (!r && file->seals > 0 && fcntl(to, F_ADD_SEALS, file->seals) < 0)
-		r = -errno;
-	if (r && to >= 0)
-		close(to);
-	copies->fds[number] = r ? -1 : to;
-	return r;
-}
-
-/*
- * Contents, by several threads
- */
-
-static void *copy_some(void *context)
-{
-	struct copies *copies = context;
-	uint8_t *buffer = malloc(ARCHIVE_PIECE);
-	int r = buffer ? 0 : -ENOMEM, none = 0;
-	uint32_t number;
-
-	while (!r && !atomic_load(&copies->error) &&
-		(number = atomic_fetch_add(&copies->next, 1)) < copies->count)
-		if (copies->files[number].kind == ARCHIVE_CONTENT)
-			r = copies->is_loading ? load(copies, number, buffer) : store(copies, number, buffer);
-	if (r)
-		atomic_compare_exchange_strong(&copies->error, &none, r);
-	free(buffer);
-	return NULL;
-}
-
-static int copy_all(struct copies *copies)
-{
-	pthread_t threads[THREADS];
-	unsigned started = 0;
-
-	while (started < THREADS && !pthread_create(&threads[started], NULL, copy_some, copies))
-		started++;
-	copy_some(copies);
-	while (started--)
-		pthread_join(threads[started], NULL);
-	return atomic_load(&copies->error);
-}
-
-int content_measure(struct archive *archive, const int *fds)
-{
-	int r = 0;
-
+	for (uint32_t i = 0; !r && i < archive->count; i++) {
+		if (!is_content(archive, i))
+			continue;
+		fds[i] = make_memory();
+		if (fds[i] < 0 || ftruncate(fds[i], (off_t)archive->files[i].place) < 0)
+			r = -errno;
+	}
+	r = r ? r : copy_all(copies);
 	for (uint32_t i = 0; !r && i < archive->count; i++)
-		if (archive->files[i].kind == ARCHIVE_CONTENT)
-			r = measure(fds[i], &archive->files[i]);
+		if (is_content(archive, i) && archive->files[i].seals > 0 &&
+			fcntl(fds[i], F_ADD_SEALS, archive->files[i].seals) < 0)
+			r = -errno;
 	return r;
-}
-
-int content_store(int folder, struct archive *archive, const int *fds, const struct earlier *earlier)
-{
-	struct copies copies = {.folder = folder,
-		.files = archive->files,
-		.count = archive->count,
-		.fds = (int *)(uintptr_t)fds,
-		.earlier = earlier};
-
-	return mkdirat(folder, ARCHIVE_MEMORY, 0700) ? -errno : copy_all(&copies);
 }
 
 int content_load(int folder, const struct archive *archive, int *fds)
 {
-	struct copies copies = {.folder = folder,
-		.files = archive->files,
-		.count = archive->count,
-		.fds = fds,
-		.is_loading = true};
+	struct copies copies = {.folder = folder, .archive = archive, .fds = fds, .copy = load_piece};
+	int r = load_all(&copies);
 
-	return copy_all(&copies);
+	for (uint32_t i = 0; r && i < archive->count; i++) {
+		if (!is_content(archive, i))
+			continue;
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
+	return r;
 }
 
 /*

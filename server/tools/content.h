@@ -26,8 +26,8 @@ int content_store(int folder, struct archive *archive, const int *fds, const str
 
 /**
  * Makes files in memory with the contents. Uses several threads.
- * @fds: of each file of the archive: those of CONTENT become the caller's, on failure too if they
- * are not negative
+ * @fds: of each file of the archive, negative before; those of CONTENT become the caller's, and are
+ * negative on failure
  * Return: 0; -EBADMSG: a content is not what was stored; or -errno
  */
 int content_load(int folder, const struct archive *archive, int *fds);
