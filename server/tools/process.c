@@ -417,21 +417,47 @@ static bool add_to_tree(struct tree *tree, pid_t pid)
 	return true;
 }
 
+/* @thread: number of one of its threads */
+static bool add_children(struct tree *tree, pid_t pid, const char *thread)
+{
+	char path[80];
+	bool fits = true;
+	FILE *file;
+	int child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)pid, thread);
+	file = fopen(path, "re");
+	while (file && fits && fscanf(file, "%d", &child) == 1)
+		fits = add_to_tree(tree, child);
+	if (file)
+		fclose(file);
+	return fits;
+}
+
+static bool add_children_of_all(struct tree *tree, pid_t pid)
+{
+	const struct dirent *entry;
+	bool fits = true;
+	char path[40];
+	DIR *threads;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	threads = opendir(path);
+	while (threads && fits && (entry = readdir(threads)))
+		if (entry->d_name[0] != '.')
+			fits = add_children(tree, pid, entry->d_name);
+	if (threads)
+		closedir(threads);
+	return fits;
+}
+
 static struct tree tree_of(pid_t root)
 {
-	DIR *folder = opendir("/proc");
-	const struct dirent *entry;
 	struct tree tree = {0};
 	bool fits = add_to_tree(&tree, root);
 
-	while (folder && fits && (entry = readdir(folder))) {
-		const pid_t pid = (pid_t)atoi(entry->d_name);
-
-		if (pid > 0 && pid != root && process_is_within(pid, root))
-			fits = add_to_tree(&tree, pid);
-	}
-	if (folder)
-		closedir(folder);
+	for (size_t i = 0; fits && i < tree.count; i++)
+		fits = add_children_of_all(&tree, tree.pids[i]);
 	return tree;
 }
 
