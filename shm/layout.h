@@ -58,6 +58,10 @@
 #define SHM_RING_BYTES	(UINT64_C(1) << 20)
 #define SHM_ARENA_BYTES (UINT64_C(32) << 20)
 
+/* A copy names bytes of one part of the arena, counted from its beginning: executors register the
+ * arena in such parts, or, where that would be more than 64, in larger ones. */
+#define SHM_ARENA_PART_BYTES (UINT64_C(2) << 20)
+
 /* Stream table entry: the executor makes the stream from it at the first use. The client writes it
  * before the first command that names the slot; the ring's tail publishes the entry. */
 struct shm_stream_entry {

@@ -75,7 +75,7 @@
 // 	 swap_directory_bytes	of these, in swap_directory; the rest is in host memory
 // 	 host_bytes		pinned host memory that is mapped now
 // 	 image_bytes		images of its modules
-// 	 staging_bytes		the service's pinned host memory for copies
+// 	 staging_bytes		room in the service's host memory for copies
 // 	 sink_bytes		the service's device memory for the guard; no part of the limit
 // 	 commands		given to the service so far
 // 	 recovery		fail, replay

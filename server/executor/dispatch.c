@@ -12,6 +12,7 @@
 
 #include "server/executor/dispatch.h"
 
+#include "server/executor/arena.h"
 #include "server/executor/body.h"
 #include "server/executor/retire.h"
 #include "server/executor/timing.h"
@@ -185,11 +186,9 @@ static int issue_launch(struct tenant *tenant, struct stream *stream, struct frm
 static bool resolve(struct tenant *tenant, uint64_t address, uint64_t bytes, bool is_arena, bool is_host,
 	bool writes, uint64_t *ret_address)
 {
-	uint64_t room = tenant->view.shape.arena_bytes;
-
 	if (is_arena) {
 		*ret_address = (uintptr_t)tenant->view.arena + address;
-		return address <= room && bytes <= room - address;
+		return arena_admits(tenant, address, bytes);
 	}
 	*ret_address = address;
 	return is_host == tenant_is_host(tenant, address) && tenant_admits(tenant, address, bytes, writes);
@@ -211,6 +210,10 @@ static int issue_checked_copy(struct tenant *tenant, struct stream *stream, stru
 	retire_phase(tenant, stream, copy->dst_is_host && !copy->src_is_host ? STREAM_FETCHES : STREAM_FILLS);
 	begin(stream, record);
 	code = open_stream(tenant, stream);
+	if (!code)
+		code = arena_reach(tenant, copy->dst);
+	if (!code)
+		code = arena_reach(tenant, copy->src);
 	if (!code)
 		code = tenant_ops(tenant)->copy(stream->backend, copy);
 	if (!code && onto)

@@ -24,8 +24,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/executor/carry.h"
 #include "server/clock.h"
+#include "server/executor/arena.h"
+#include "server/executor/carry.h"
 #include "server/executor/drain.h"
 #include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"
@@ -101,34 +102,16 @@ static CUresult reserve_window(struct tenant *tenant)
 	return memory_reserve_host(tenant, tenant->window_base + tenant->device_bytes, tenant->host_bytes);
 }
 
-static CUresult register_regions(struct tenant *tenant)
-{
-	const struct backend_ops *ops = tenant_ops(tenant);
-	CUresult code;
-
-	code = executor_code(
-		tenant->executor, ops->host_register(tenant->view.arena, tenant->view.shape.arena_bytes));
-	if (code)
-		return code;
-	tenant->arena_registered = true;
-	return stream_reach_words(tenant, 0);
-}
-
 /* Pinned bytes of a session: memory and regions. */
 static uint64_t pinned_bytes(struct tenant *tenant)
 {
-	return memory_pinned_bytes(tenant) + (tenant->arena_registered ? tenant->view.shape.arena_bytes : 0) +
-	       tenant->pieces * STREAM_WORDS_BYTES;
+	return memory_pinned_bytes(tenant) + arena_bytes(tenant) + tenant->pieces * STREAM_WORDS_BYTES;
 }
 
 /* The last step of an end: modules and regions. Module thread, when nothing runs. */
 static void release(struct tenant *tenant)
 {
-	const struct backend_ops *ops = tenant_ops(tenant);
-
-	if (tenant->arena_registered)
-		executor_code(tenant->executor, ops->host_unregister(tenant->view.arena));
-	tenant->arena_registered = false;
+	arena_leave(tenant);
 	stream_leave_words(tenant);
 	module_table_deinit(tenant);
 	shm_view_unmap(&tenant->view);
@@ -206,7 +189,7 @@ static CUresult open_tenant(struct job *job, struct tenant *tenant, const char *
 		takeover_prepare(tenant);
 	if (!code)
 		code = reserve_window(tenant);
-	return code ? code : register_regions(tenant);
+	return code ? code : stream_reach_words(tenant, 0);
 }
 
 /* Module thread. */
@@ -222,9 +205,9 @@ static void defer_half(struct job *job)
 /* Undoes half an opening. Memory that is pinned already takes the usual way (deferred.c). */
 static void give_up(struct tenant *tenant)
 {
-	struct job *job = tenant->arena_registered ? job_new(tenant->executor) : NULL;
+	struct job *job = tenant->pieces ? job_new(tenant->executor) : NULL;
 
-	if (tenant->arena_registered && !job) {
+	if (tenant->pieces && !job) {
 		log_error("no memory to free session %llu", (unsigned long long)tenant->id);
 		return;
 	}

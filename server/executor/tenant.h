@@ -73,8 +73,10 @@ struct tenant {
 	uint64_t text;	      /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch;     /* index of its word */
 	_Atomic bool aliased; /* some memory is mapped at two addresses */
-	bool arena_registered, has_scratch;
-	uint32_t pieces; /* of the timelines that are registered (stream_reach_words()) */
+	bool has_scratch;
+	uint32_t pieces;      /* of the timelines that are registered (stream_reach_words()) */
+	uint64_t arena_parts; /* bits: those that are registered (arena.h). Serving thread, later the module
+			       * thread */
 
 	/* Addresses for device memory: that part of the session's window, and `further` windows;
 	 * the same for pinned memory. Exact. Main thread, at the end the module thread. */

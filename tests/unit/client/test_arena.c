@@ -69,6 +69,8 @@ TEST_LOOP(sizes, arenas_of_all_sizes_have_large_pieces, 0, sizeof(cuts) / sizeof
 		ck_assert_uint_ge(hold_all(bytes), 4);
 	for (unsigned int i = 0; i < held; ++i) {
 		ck_assert_uint_le(leases[i].offset + leases[i].bytes, cut->arena);
+		ck_assert_uint_eq(leases[i].offset / SHM_ARENA_PART_BYTES,
+			(leases[i].offset + leases[i].bytes - 1) / SHM_ARENA_PART_BYTES);
 		for (uint64_t page = 0; page < leases[i].bytes / 4096; ++page)
 			ck_assert_uint_eq(taken[leases[i].offset / 4096 + page]++, 0);
 	}
