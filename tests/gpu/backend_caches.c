@@ -1,12 +1,14 @@
-// Instruction caches of the device keep code that has run, whatever is written there later. So the
-// service's loader gives an address out once; where this check lets two kernels have one, the wrong
-// one runs.
+// Instruction caches of the device keep code that has run, whatever is written there later, until
+// they have a turn. So the service's loader lets addresses rest that have held code; where this
+// check lets two kernels have one without a turn, the wrong one runs.
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cuda/code_caches.h"
 #include "server/backend/cuda/code_memory.h"
+#include "server/backend/cuda/driver.h"
 #include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/loader.h"
 #include "server/backend/kernels.h"
@@ -15,6 +17,8 @@
 #define BLOCKS	264u
 #define THREADS 128u
 #define TURNS	60u
+/* Much, for a turn of the caches to be due. */
+#define WORN_BYTES (UINT64_C(65) << 20)
 /* Bytes of the kernel, at most. */
 #define CODE_MOST 1024u
 
@@ -111,8 +115,22 @@ static uint64_t place_code(uint32_t which, uint8_t *ret)
 	return bytes;
 }
 
-/* Both where the first one is: what code_memory.c never does. */
-static uint32_t share_place(struct backend_stream *stream)
+static void give_turn(void)
+{
+	struct code_memory memory;
+
+	ok(code_memory_take(WORN_BYTES, &memory));
+	ok(code_memory_settle(&memory, 0));
+	code_memory_give(&memory);
+	check(code_memory_is_worn());
+	code_caches_tend();
+	check(!code_memory_is_worn());
+	ok(driver.context_synchronize());
+	code_caches_tend();
+}
+
+/* Both where the first one is. */
+static uint32_t share_place(struct backend_stream *stream, bool has_turns)
 {
 	static uint8_t code[2][CODE_MOST];
 	struct backend_function *function;
@@ -124,6 +142,8 @@ static uint32_t share_place(struct backend_stream *stream)
 		bytes[i] = place_code(i, code[i]);
 	for (uint32_t i = 0; i < TURNS && !failures; i++) {
 		ok(code_memory_write(place, code[i % 2], bytes[i % 2]));
+		if (has_turns)
+			give_turn();
 		run(stream, function);
 		wrong += !tells(i % 2 + 1);
 	}
@@ -134,16 +154,19 @@ static uint32_t share_place(struct backend_stream *stream)
 void check_caches(void)
 {
 	struct backend_stream *stream = stream_new();
-	uint32_t apart, shared;
+	uint32_t apart, shared, told;
 
 	compile(0);
 	compile(1);
 	apart = take_turns(stream);
-	shared = share_place(stream);
-	printf("other code: wrong in %u of %u turns, in %u where one address has both\n", apart, TURNS,
-		shared);
+	shared = share_place(stream, false);
+	told = share_place(stream, true);
+	printf("other code: wrong in %u of %u turns, in %u where one address has both, in %u with turns of "
+	       "the caches\n",
+		apart, TURNS, shared, told);
 	check(apart == 0);
 	check(shared > 0);
+	check(told == 0);
 	free(codes[0]);
 	free(codes[1]);
 	ok(OPS->stream_destroy(stream));

@@ -124,7 +124,9 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		opening_spent("streams");
 		if (loader_open(cuda.device)) {
 			opening_spent("trampolines");
-			if (!loader_is_proved())
+			if (loader_is_proved())
+				loader_open_caches(cuda.device);
+			else
 				loader_disable();
 		}
 		opening_spent("trial of the loader");

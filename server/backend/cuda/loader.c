@@ -10,6 +10,7 @@
 
 #include "protocol/hash.h"
 #include "server/backend/cuda/code.h"
+#include "server/backend/cuda/code_caches.h"
 #include "server/backend/cuda/code_memory.h"
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/trampoline.h"
@@ -17,8 +18,8 @@
 #include "server/log.h"
 
 #define PART_ALIGN 256u
-/* Of a module's parts. Addresses are given out once: variables that would exhaust them, and cannot
- * be moved, are loaded by the driver. */
+/* Of a module's parts: variables that would exhaust a session's addresses, and cannot be moved, are
+ * loaded by the driver. */
 #define PARTS_MOST    (UINT64_C(32) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
@@ -35,7 +36,7 @@ struct loader_module {
 	struct trampoline_set *bank;   /* NULL: its kernels read no constants */
 	struct loader_kernel **placed; /* by kernel; NULL: not on the device */
 	struct code_memory *code;      /* of the kernels; no bytes where a kernel is among the parts */
-	uint64_t code_hash;	       /* of the code among the parts */
+	uint64_t code_hash;	       /* of the code among the parts; HASH_START: there is none */
 };
 
 static struct {
@@ -62,9 +63,15 @@ void loader_disable(void)
 		    "and each load waits for the kernels that run");
 }
 
+void loader_open_caches(CUdevice device)
+{
+	code_caches_open(device, trampolines_find(NULL, 0, 1, CODE_CACHES_CARRIED));
+}
+
 void loader_close(void)
 {
 	loader.is_open = false;
+	code_caches_close();
 	trampolines_close();
 	code_memory_close();
 }
@@ -138,6 +145,8 @@ static CUresult place(struct loader_module *module, uint32_t index)
 	code = memory->at ? CUDA_SUCCESS
 			  : code_memory_take(kernels_code_bytes(&module->kernels, from), memory);
 	kernel->code = memory->at;
+	if (!code && memory->bytes)
+		code = code_memory_settle(memory, 0);
 	if (!code)
 		code = write_code(module, from, kernel);
 	if (code) {
@@ -240,7 +249,9 @@ static CUresult place_named(struct loader_module *module)
 	for (uint32_t i = 0; !code && i < module->kernels.count; i++)
 		if (module->kernels.at[i].is_named)
 			code = place(module, i);
-	return code ? code : code_memory_settle(&module->parts, module->code_hash);
+	return code || module->code_hash == HASH_START
+		       ? code
+		       : code_memory_settle(&module->parts, module->code_hash);
 }
 
 /* The description of a module's place: the number of its bank replaces the low bits of the
@@ -336,6 +347,7 @@ CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *ow
 	*ret_why = LOAD_REASON_SWITCHED_OFF;
 	if (!loader.is_open)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	code_caches_tend();
 	module = calloc(1, sizeof(*module));
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -365,6 +377,7 @@ void loader_unload(struct loader_module *module)
 	kernels_close(&module->kernels);
 	free(module->cubin.at);
 	free(module);
+	code_caches_tend();
 }
 
 /* ---- lookups ---- */

@@ -38,6 +38,8 @@ struct loader_kernel {
 bool loader_open(CUdevice device);
 /** The loader has failed its trial (loader_trial.h). */
 void loader_disable(void);
+/** The loader has passed: addresses of code can be given again (code_caches.h). */
+void loader_open_caches(CUdevice device);
 void loader_close(void);
 
 /**

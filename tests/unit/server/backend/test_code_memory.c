@@ -1,5 +1,6 @@
-// Memory for code, on a driver of the test's own: addresses never get other code, those of a
-// session follow from its window, and memory is there while something lies there.
+// Memory for code, on a driver of the test's own: addresses get no other code until the caches have
+// had a turn, those of a session follow from its window, and memory is there while something lies
+// there.
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/code_memory.h"
@@ -116,8 +117,13 @@ static struct code_memory take_at(uint64_t window, uint64_t at, uint64_t bytes)
 	return place;
 }
 
+static void enter(const struct code_memory *place, uint64_t code_hash)
+{
+	ck_assert_int_eq(code_memory_settle(place, code_hash), CUDA_SUCCESS);
+}
+
 /* Whatever is given back meanwhile. */
-TEST(memory, addresses_are_given_out_once)
+TEST(memory, addresses_of_code_rest)
 {
 	struct code_memory held[40] = {{0}};
 	uint64_t end = 0;
@@ -127,6 +133,7 @@ TEST(memory, addresses_are_given_out_once)
 
 		code_memory_give(one);
 		*one = take(1 + i * 104729 % 700000);
+		enter(one, 0);
 		ck_assert_uint_ge(one->at, end);
 		end = one->at + one->bytes;
 	}
@@ -145,9 +152,140 @@ TEST(memory, the_next_place_is_mapped_already)
 	for (unsigned i = 0; i < 100; i++) {
 		struct code_memory place = take(1000);
 
+		enter(&place, 0);
 		code_memory_give(&place);
 	}
 	ck_assert_int_eq(created, 1);
+	code_memory_close();
+}
+
+#define LARGE (UINT64_C(1) << 20)
+/* More than the addresses of a session are enough for. */
+#define MANY 20000u
+
+/* As a server that compiles and loads for months. */
+TEST(memory, code_comes_and_goes_for_ever)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		struct code_memory place = take_at(WINDOW, 0, LARGE);
+
+		enter(&place, i);
+		code_memory_give(&place);
+		if (i % 100 == 0 && code_memory_is_worn()) {
+			code_memory_turn();
+			code_memory_renew();
+		}
+	}
+	code_memory_close();
+}
+
+/* Nobody has run them. */
+TEST(memory, variables_come_and_go_for_ever)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		struct code_memory place = take_at(WINDOW, 0, LARGE);
+
+		code_memory_give(&place);
+	}
+	ck_assert(!code_memory_is_worn());
+	code_memory_close();
+}
+
+static void refused(uint64_t window, uint64_t at, uint64_t bytes)
+{
+	struct code_memory place;
+
+	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/* Return: how many a session gets */
+static unsigned use_up(void)
+{
+	struct code_memory place;
+	unsigned count = 0;
+
+	for (; code_memory_take_at(WINDOW, 0, LARGE, &place) == CUDA_SUCCESS; count++) {
+		enter(&place, count);
+		code_memory_give(&place);
+	}
+	return count;
+}
+
+/* It may never end, where kernels fill multiprocessors for ever. */
+TEST(memory, without_a_turn_of_the_caches_addresses_are_given_once)
+{
+	unsigned count = use_up();
+
+	ck_assert_uint_gt(count, 8000);
+	ck_assert(code_memory_is_worn());
+	code_memory_turn();
+	ck_assert(!code_memory_is_worn());
+	refused(WINDOW, 0, LARGE);
+	code_memory_renew();
+	ck_assert_uint_eq(use_up(), count);
+	code_memory_close();
+}
+
+/* Its code may have come into the caches again, behind the kernel that told them. */
+TEST(memory, what_goes_during_a_turn_rests_until_the_next)
+{
+	struct code_memory before = take_at(WINDOW, 0, 1000), during = take_at(WINDOW, 0, 1000), again;
+
+	enter(&before, 1);
+	enter(&during, 2);
+	code_memory_give(&before);
+	code_memory_turn();
+	code_memory_give(&during);
+	code_memory_renew();
+	again = take_at(WINDOW, before.at, 1000);
+	enter(&again, 3);
+	again = take_at(WINDOW, during.at, 1000);
+	ck_assert_int_eq(code_memory_settle(&again, 3), CUDA_ERROR_NOT_SUPPORTED);
+	code_memory_give(&again);
+	/* Whoever was refused may ask again soon. */
+	ck_assert(code_memory_is_worn());
+	code_memory_turn();
+	code_memory_renew();
+	again = take_at(WINDOW, during.at, 1000);
+	enter(&again, 3);
+	code_memory_close();
+}
+
+/* Places are given around what stays, and never lie on one another. */
+TEST(memory, what_stays_is_left_alone)
+{
+	struct code_memory held[200], place;
+
+	for (unsigned i = 0; i < 200; i++) {
+		held[i] = take_at(WINDOW, 0, 30 * LARGE);
+		enter(&held[i], i);
+		place = take_at(WINDOW, 0, LARGE + i);
+		enter(&place, i);
+		code_memory_give(&place);
+	}
+	for (unsigned i = 0; i < MANY / 5; i++) {
+		place = take_at(WINDOW, 0, 1 + i * 7919 % (5 * LARGE));
+		enter(&place, i);
+		for (unsigned j = 0; j < 200; j++)
+			ck_assert(place.at + place.bytes <= held[j].at ||
+				  held[j].at + held[j].bytes <= place.at);
+		code_memory_give(&place);
+		code_memory_turn();
+		code_memory_renew();
+	}
+	code_memory_close();
+}
+
+/* A session's modules, in the order in which they came; where a program has gone through all its
+ * addresses, later ones lie in front of earlier ones. */
+TEST(memory, another_executor_has_the_same_in_any_order)
+{
+	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 3000);
+
+	code_memory_close();
+	ck_assert_uint_eq(take_at(WINDOW, second.at, 3000).at, second.at);
+	ck_assert_uint_eq(take_at(WINDOW, first.at, 1000).at, first.at);
+	refused(WINDOW, first.at, 1000);
 	code_memory_close();
 }
 
@@ -169,20 +307,13 @@ TEST(memory, another_executor_has_the_same)
 	code_memory_close();
 }
 
-static void refused(uint64_t window, uint64_t at, uint64_t bytes)
-{
-	struct code_memory place;
-
-	ck_assert_int_eq(code_memory_take_at(window, at, bytes, &place), CUDA_ERROR_NOT_SUPPORTED);
-}
-
 /* As a session that comes back from another device; meanwhile others load and unload. */
 TEST(memory, a_place_is_given_again_for_the_same_code)
 {
 	struct code_memory first = take_at(WINDOW, 0, 1000), second = take_at(WINDOW, 0, 5 * GRANULE), again;
 
-	ck_assert_int_eq(code_memory_settle(&first, 1), CUDA_SUCCESS);
-	ck_assert_int_eq(code_memory_settle(&second, 2), CUDA_SUCCESS);
+	enter(&first, 1);
+	enter(&second, 2);
 	refused(WINDOW, second.at, 5 * GRANULE);
 	code_memory_give(&second);
 	code_memory_give(&first);
@@ -223,6 +354,7 @@ TEST(memory, what_cannot_be_is_refused)
 	refused(OTHER, second.at, 10);
 	refused(WINDOW, second.at + second.bytes + 1, 10);
 	refused(WINDOW, 0, UINT64_MAX);
+	enter(&second, 2);
 	code_memory_give(&second);
 	refused(WINDOW, second.at, 2 * GRANULE);
 	refused(WINDOW, second.at + 256, 10);

@@ -1,0 +1,352 @@
+// Turns of the instruction caches, on a device of the test's own: its multiprocessors run code as
+// their caches have it, and may have no room for a kernel.
+
+#include "server/backend/backend.h"
+#include "server/backend/cuda/code_caches.h"
+#include "server/backend/cuda/code_memory.h"
+#include "server/backend/cuda/driver.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/backend/fake_calls.h"
+
+#define MULTIPROCESSORS 5u
+#define PARTS		(4u * MULTIPROCESSORS)
+#define MEMORY_BYTES	(BACKEND_CHUNK_GRANULE * 2)
+#define CACHED		8u
+/* The words of the code that this device knows. */
+#define FORGET	 UINT64_C(0x00000000ff00798f)
+#define IS_VALUE 0x7435u
+
+static uint8_t memory[MEMORY_BYTES];
+static uint64_t memory_at;
+/* By part: addresses of code, and the value that the code notes. */
+static struct {
+	uint64_t at;
+	uint8_t value;
+} cached[PARTS][CACHED];
+static bool forgets, is_full[PARTS], is_running;
+static unsigned launches;
+
+static CUresult done(void)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret_address, size_t bytes, size_t alignment, CUdeviceptr address,
+	unsigned long long flags)
+{
+	(void)bytes;
+	(void)alignment;
+	(void)flags;
+	memory_at = memory_at ? memory_at : address;
+	*ret_address = address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_create(CUmemGenericAllocationHandle *ret_handle, size_t bytes,
+	const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	(void)bytes;
+	(void)properties;
+	(void)flags;
+	*ret_handle = 1;
+	return done();
+}
+
+static CUresult memory_release(CUmemGenericAllocationHandle handle)
+{
+	(void)handle;
+	return done();
+}
+
+static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
+	CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	(void)address;
+	(void)bytes;
+	(void)offset;
+	(void)handle;
+	(void)flags;
+	return done();
+}
+
+static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
+{
+	(void)address;
+	(void)bytes;
+	return done();
+}
+
+static uint8_t *at(uint64_t address)
+{
+	ck_assert(address >= memory_at && address - memory_at < MEMORY_BYTES);
+	return memory + (address - memory_at);
+}
+
+static CUresult copy_to_device(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
+{
+	(void)stream;
+	memcpy(at(dst), src, bytes);
+	return done();
+}
+
+static CUresult copy_to_host(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+	(void)stream;
+	memcpy(dst, at(src), bytes);
+	return done();
+}
+
+static CUresult set8(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
+{
+	(void)stream;
+	memset(at(dst), value, count);
+	return done();
+}
+
+static CUresult priorities(int *ret_least, int *ret_greatest)
+{
+	*ret_least = *ret_greatest = 0;
+	return done();
+}
+
+static CUresult stream_create(CUstream *ret_stream, unsigned flags, int priority)
+{
+	(void)flags;
+	(void)priority;
+	*ret_stream = NULL;
+	return done();
+}
+
+static CUresult stream_synchronize(CUstream stream)
+{
+	(void)stream;
+	return done();
+}
+
+static CUresult stream_query(CUstream stream)
+{
+	(void)stream;
+	return is_running ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret_value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)attribute;
+	(void)device;
+	*ret_value = MULTIPROCESSORS;
+	return done();
+}
+
+/* The value that code in memory notes. */
+static uint8_t value_at(uint64_t address)
+{
+	uint64_t words[2];
+
+	for (uint64_t i = address;; i += sizeof(words)) {
+		memcpy(words, at(i), sizeof(words));
+		if ((words[0] & 0xffff) == IS_VALUE)
+			return (uint8_t)(words[0] >> 32);
+	}
+}
+
+static void run(unsigned part, uint64_t entry, uint64_t notes)
+{
+	uint64_t first;
+	unsigned i = 0;
+
+	memcpy(&first, at(entry), sizeof(first));
+	if (first == FORGET && forgets)
+		memset(cached[part], 0, sizeof(cached[part]));
+	while (cached[part][i].at && cached[part][i].at != entry)
+		ck_assert_uint_lt(++i, CACHED);
+	if (!cached[part][i].at) {
+		cached[part][i].at = entry;
+		cached[part][i].value = value_at(entry);
+	}
+	*at(notes + part) = cached[part][i].value;
+}
+
+static CUresult launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+	void **params, void **extra)
+{
+	const uint8_t *carried = extra[1];
+	uint64_t entry, notes;
+
+	(void)function;
+	(void)grid_y;
+	(void)grid_z;
+	(void)block_y;
+	(void)block_z;
+	(void)shared_bytes;
+	(void)stream;
+	(void)params;
+	ck_assert_uint_ge(grid_x * block_x, PARTS * 32);
+	memcpy(&notes, carried, sizeof(notes));
+	memcpy(&entry, carried + *(size_t *)extra[3] - sizeof(entry), sizeof(entry));
+	for (unsigned i = 0; i < PARTS; i++)
+		if (!is_full[i])
+			run(i, entry, notes);
+	launches++;
+	return done();
+}
+
+static void open_caches(bool can_forget)
+{
+	static const struct trampoline enter = {.carried = 64};
+
+	driver.address_reserve = address_reserve;
+	driver.memory_create = memory_create;
+	driver.memory_release = memory_release;
+	driver.memory_map = memory_map;
+	driver.memory_access = fake_memory_access;
+	driver.memory_unmap = memory_unmap;
+	driver.copy_to_device = copy_to_device;
+	driver.copy_to_host = copy_to_host;
+	driver.set8 = set8;
+	driver.context_priorities = priorities;
+	driver.stream_create = stream_create;
+	driver.stream_synchronize = stream_synchronize;
+	driver.stream_query = stream_query;
+	driver.device_attribute = device_attribute;
+	driver.launch = launch;
+	memory_at = 0;
+	memset(cached, 0, sizeof(cached));
+	memset(is_full, 0, sizeof(is_full));
+	is_running = false;
+	forgets = can_forget;
+	ck_assert_int_eq(code_memory_open(0), CUDA_SUCCESS);
+	code_caches_open(0, &enter);
+	launches = 0;
+}
+
+static void close_caches(void)
+{
+	code_caches_close();
+	code_memory_close();
+}
+
+/* So that the caches should have a turn. */
+static void wear(void)
+{
+	struct code_memory place;
+
+	for (unsigned i = 0; i < 100 && !code_memory_is_worn(); i++) {
+		ck_assert_int_eq(code_memory_take(BACKEND_CHUNK_GRANULE, &place), CUDA_SUCCESS);
+		ck_assert_int_eq(code_memory_settle(&place, 0), CUDA_SUCCESS);
+		code_memory_give(&place);
+	}
+	ck_assert(code_memory_is_worn());
+}
+
+TEST(caches, a_turn_begins_when_much_rests)
+{
+	open_caches(true);
+	code_caches_tend();
+	ck_assert_uint_eq(launches, 0);
+	wear();
+	code_caches_tend();
+	ck_assert_uint_eq(launches, 1);
+	ck_assert(!code_memory_is_worn());
+	code_caches_tend();
+	code_caches_tend();
+	ck_assert_uint_eq(launches, 1);
+	close_caches();
+}
+
+#define WINDOW	   (UINT64_C(0x100000000000) + (UINT64_C(3) << 38))
+#define PLACE_CODE 1000u
+
+/* Return: a place of a session that rests */
+static uint64_t leave_code(void)
+{
+	struct code_memory place;
+
+	ck_assert_int_eq(code_memory_take_at(WINDOW, 0, PLACE_CODE, &place), CUDA_SUCCESS);
+	ck_assert_int_eq(code_memory_settle(&place, 1), CUDA_SUCCESS);
+	code_memory_give(&place);
+	return place.at;
+}
+
+/* Return: true if other code can have its place */
+static bool is_free(uint64_t address)
+{
+	struct code_memory place;
+	bool can;
+
+	ck_assert_int_eq(code_memory_take_at(WINDOW, address, PLACE_CODE, &place), CUDA_SUCCESS);
+	can = code_memory_settle(&place, 2) == CUDA_SUCCESS;
+	code_memory_give(&place);
+	return can;
+}
+
+/* Kernels of others fill one of them for long. Nobody waits for that. */
+TEST(caches, a_turn_ends_when_all_have_forgotten)
+{
+	struct code_memory held;
+	uint64_t place;
+
+	open_caches(true);
+	place = leave_code();
+	is_full[7] = true;
+	wear();
+	for (unsigned i = 1; i <= 5; i++) {
+		code_caches_tend();
+		ck_assert_uint_eq(launches, i);
+	}
+	ck_assert_int_eq(code_memory_take_at(WINDOW, place, PLACE_CODE, &held), CUDA_SUCCESS);
+	ck_assert_int_eq(code_memory_settle(&held, 2), CUDA_ERROR_NOT_SUPPORTED);
+	code_memory_give(&held);
+	is_full[7] = false;
+	/* One launch more, whose notes the next look sees. What was given back meanwhile is for the
+	 * next turn. */
+	code_caches_tend();
+	code_caches_tend();
+	ck_assert_uint_eq(launches, 7);
+	code_caches_tend();
+	ck_assert(is_free(place));
+	close_caches();
+}
+
+/* The kernel itself may wait for room. */
+TEST(caches, a_kernel_that_waits_is_left_alone)
+{
+	uint64_t place;
+
+	open_caches(true);
+	place = leave_code();
+	wear();
+	is_running = true;
+	for (unsigned i = 0; i < 5; i++)
+		code_caches_tend();
+	ck_assert_uint_eq(launches, 1);
+	is_running = false;
+	code_caches_tend();
+	ck_assert_uint_eq(launches, 1);
+	ck_assert(is_free(place));
+	close_caches();
+}
+
+/* Then each address is given out once. */
+TEST(caches, caches_that_do_not_forget_have_no_turns)
+{
+	uint64_t place;
+
+	open_caches(false);
+	place = leave_code();
+	wear();
+	for (unsigned i = 0; i < 5; i++)
+		code_caches_tend();
+	ck_assert_uint_eq(launches, 0);
+	ck_assert(!is_free(place));
+	close_caches();
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("code_caches");
+	TCase *caches = suite_case(suite, "caches");
+
+	suite_add(caches, "caches");
+	return suite_run(suite);
+}
