@@ -78,7 +78,7 @@
 #define CALL_LOW_MASK  UINT64_C(0xfffffffc00ff0000)
 #define CALL_HIGH_MASK UINT64_C(0x1ffff)
 
-/* The addend of an index is a signed number of 16 bits: tables move below that. */
+/* The addend of an index is a signed number of 16 bits: tables and constants move below that. */
 #define OFFSETS_END 0x8000u
 /* Addresses in a module's table that instructions can name: offsets have 16 bits. */
 #define SLOTS_MAX  (0x10000u / ADDRESS_BYTES)
@@ -635,6 +635,28 @@ static bool may_know_constants(uint64_t low)
 	       (has_index(low) || offset_of(low) + 16 > CONSTANTS_ADDRESS);
 }
 
+static void limit_offset(struct kernels *kernels, uint64_t most)
+{
+	if (kernels->constant_offset_most > most)
+		kernels->constant_offset_most = (uint32_t)most & ~(KERNELS_CONSTANT_ALIGN - 1);
+}
+
+/* Beside an index, an offset from OFFSETS_END on is a negative number, to which anything can be
+ * added. */
+static void note_constants(struct kernels *kernels, uint64_t low)
+{
+	if (bits(low, 54, 5) == BANK_CONSTANTS) {
+		kernels->reads_constants = true;
+		if (offset_of(low) < OFFSETS_END)
+			limit_offset(kernels, OFFSETS_END - 1 - offset_of(low));
+		else if (!has_index(low))
+			limit_offset(kernels, 0);
+	} else if (may_know_constants(low)) {
+		kernels->reads_constants = true;
+		limit_offset(kernels, 0);
+	}
+}
+
 /* Code that reads banks: is all of the code understood, and does any of it read bank 3? */
 static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr *section)
 {
@@ -657,7 +679,7 @@ static void read_code(struct kernels *kernels, bool of_kernel, const Elf64_Shdr 
 		else if (is_load(low) && !of_kernel && bank == BANK_JUMPS)
 			kernels->functions_jump = true;
 		else if (is_load(low))
-			kernels->reads_constants |= bank == BANK_CONSTANTS || may_know_constants(low);
+			note_constants(kernels, low);
 		else if ((kind == KIND_LAST || kind == KIND_SECOND) && bits(low, 0, 12) != BAR &&
 			 bank >= BANK_JUMPS && bank <= BANK_SLOTS)
 			refuse(kernels, LOAD_REASON_READS);
@@ -675,6 +697,9 @@ static bool has_banks(const struct kernels *kernels)
 
 static void read_codes(struct kernels *kernels, const uint32_t *owners)
 {
+	kernels->constant_offset_most = OFFSETS_END;
+	limit_offset(
+		kernels, kernels->constant_bytes < OFFSETS_END ? OFFSETS_END - kernels->constant_bytes : 0);
 	for (uint64_t i = 1; has_banks(kernels) && !kernels->why && i < kernels->elf.count; i++) {
 		Elf64_Shdr section = elf_section(&kernels->elf, i);
 
@@ -989,27 +1014,34 @@ uint64_t kernels_code_bytes(const struct kernels *kernels, const struct kernels_
 	return elf_section(&kernels->elf, kernel->section).sh_size;
 }
 
-/* Makes an instruction read the data that has moved behind the parameters.
- * @jumps, @addresses: where the tables of jumps and the addresses are in bank 0 */
-static void move_load(uint8_t *at, const struct slots *slots, uint32_t jumps, uint32_t addresses)
+struct moves {
+	const struct slots *slots;
+	uint32_t jumps, addresses; /* where tables of jumps and addresses are in bank 0 */
+	uint32_t constants;	   /* where constants begin in bank 3 */
+};
+
+/* Makes an instruction read what has moved. */
+static void move_load(uint8_t *at, const struct moves *moves)
 {
+	const struct slots *slots = moves->slots;
 	uint64_t low, offset;
 	unsigned bank;
 
 	memcpy(&low, at, sizeof(low));
 	bank = bits(low, 54, 5);
-	if (!is_load(low) || (bank != BANK_JUMPS && bank != BANK_SLOTS))
+	if (!is_load(low) || bank < BANK_JUMPS || bank > BANK_SLOTS)
 		return;
 	offset = offset_of(low);
 	/* A linked function has added 0x8000 to its index, and the offset is so much less. */
 	if (bank == BANK_JUMPS)
-		offset += jumps;
+		offset += moves->jumps;
+	else if (bank == BANK_CONSTANTS)
+		offset += moves->constants;
 	else
-		offset = addresses +
+		offset = moves->addresses +
 			 (slots->place[offset / ADDRESS_BYTES] ? carried_offset(slots, offset) : offset);
-	offset &= 0xffff;
 	low &= ~(UINT64_C(0x1f) << 54 | UINT64_C(0xffff) << 38);
-	low |= offset << 38;
+	low |= (uint64_t)(bank == BANK_CONSTANTS ? bank : 0) << 54 | (offset & 0xffff) << 38;
 	memcpy(at, &low, sizeof(low));
 }
 
@@ -1019,6 +1051,7 @@ void kernels_place(const struct kernels *kernels, const struct kernels_kernel *k
 	uint64_t bytes = kernels_code_bytes(kernels, kernel);
 	struct slots slots = slots_of(kernels, kernel);
 	uint32_t jumps = KERNELS_PARAMETERS + kernel->tail, own = addresses_at(kernels, kernel);
+	const struct moves moves = {&slots, jumps, jumps + own, kernels->constant_offset};
 
 	fill(kernels, kernel->section, ret_code);
 	memset(ret_tail, 0, kernel->tail_bytes);
@@ -1026,18 +1059,20 @@ void kernels_place(const struct kernels *kernels, const struct kernels_kernel *k
 		fill(kernels, kernel->jumps, ret_tail);
 	if (slots.carried)
 		fill_slots(kernels, &slots, ret_tail + own);
-	for (uint64_t at = 0; kernel->tail_bytes && at < bytes; at += CODE_BYTES)
-		move_load(ret_code + at, &slots, jumps, jumps + own);
+	for (uint64_t at = 0; (kernel->tail_bytes || moves.constants) && at < bytes; at += CODE_BYTES)
+		move_load(ret_code + at, &moves);
 }
 
 void kernels_fill_part(const struct kernels *kernels, const struct kernels_part *part, uint8_t *ret)
 {
 	static const struct slots none;
+	const struct moves moves = {
+		&none, KERNELS_PARAMETERS + kernels->common_tail, 0, kernels->constant_offset};
 
 	fill(kernels, part->section, ret);
-	if (part->is_code && kernels->functions_jump)
+	if (part->is_code && (kernels->functions_jump || moves.constants))
 		for (uint64_t at = 0; at < part->bytes; at += CODE_BYTES)
-			move_load(ret + at, &none, KERNELS_PARAMETERS + kernels->common_tail, 0);
+			move_load(ret + at, &moves);
 }
 
 bool kernels_variable(const struct kernels *kernels, const char *name, bool *ret_is_constant,

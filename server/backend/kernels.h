@@ -11,7 +11,8 @@
 // The driver binds banks 2 to 4 for a module that the driver has loaded. For code that the service
 // loads, banks 2 and 4 move behind the parameters, into bank 0 (the tail): kernels_place() rewrites
 // the instructions that read them. Bank 3 stays, because programs write there while kernels are in
-// flight: the launcher of the kernel provides that bank.
+// flight: the launcher of the kernel provides that bank. Modules share banks: the constants of each
+// begin at an offset, which is added in its instructions.
 //
 // Formats are those of nvcc 12 and 13 for devices 9.0. Pure functions on untrusted bytes that lie
 // still; any thread.
@@ -30,7 +31,8 @@
 /* The only architecture with known encodings, 10 * major + minor. */
 #define KERNELS_ARCHITECTURE 90u
 /* Where parameters begin in bank 0. */
-#define KERNELS_PARAMETERS 0x210u
+#define KERNELS_PARAMETERS     0x210u
+#define KERNELS_CONSTANT_ALIGN 256u
 /* Parameters, tail and the address of the code together, bytes: the most a launch can carry. */
 #define KERNELS_CARRIED_MAX 32760u
 
@@ -70,12 +72,15 @@ struct kernels {
 	uint32_t *relocations;	   /* by section: the section with its relocations; 0: none */
 	uint32_t constants, slots; /* sections of banks 3 and 4; 0: there is none */
 	uint64_t constant_bytes;
-	bool counts_reserved; /* the size of shared memory includes the driver's part */
-	bool functions_jump;  /* functions that kernels call have tables of jumps */
-	uint32_t common_tail; /* then: the tail of all kernels with such tables */
-	bool reads_constants; /* code reads bank 3, or may know its address */
-	uint64_t work;	      /* bytes that may still be looked at */
-	enum load_reason why; /* the reason why placing is impossible */
+	uint32_t constant_offset;      /* in bank 3, a multiple of KERNELS_CONSTANT_ALIGN; the caller
+					* sets this before placing */
+	uint32_t constant_offset_most; /* 0: code may know the bank's address */
+	bool counts_reserved;	       /* the size of shared memory includes the driver's part */
+	bool functions_jump;	       /* functions that kernels call have tables of jumps */
+	uint32_t common_tail;	       /* then: the tail of all kernels with such tables */
+	bool reads_constants;	       /* code reads bank 3, or may know its address */
+	uint64_t work;		       /* bytes that may still be looked at */
+	enum load_reason why;	       /* the reason why placing is impossible */
 };
 
 /**

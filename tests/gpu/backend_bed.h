@@ -84,6 +84,9 @@ void check_groups(void);
 /* backend_caches.c: other code where code has run. */
 void check_caches(void);
 
+/* backend_constants.c: of many modules at a time. */
+void check_constants(void);
+
 /* backend_graph.c */
 void check_changes(void);
 

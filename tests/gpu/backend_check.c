@@ -548,6 +548,7 @@ static void check_work(void)
 	check_nothing_waits();
 	check_lookup_beside();
 	check_caches();
+	check_constants();
 	check_changes();
 	check_groups();
 	observe_rates();

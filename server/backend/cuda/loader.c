@@ -24,7 +24,9 @@
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
 /* Parts of a module's place. */
-#define BANK_MASK 0xffu
+#define BANK_MASK    UINT64_C(0xff)
+#define ADDRESS_MASK UINT64_C(0xffffffffff00)
+#define OFFSET_SHIFT 48u
 /* Larger clusters only if a kernel allows them. */
 #define CLUSTER_PORTABLE 8u
 
@@ -33,10 +35,10 @@ struct loader_module {
 	struct fatbin_bytes cubin;
 	struct kernels kernels;
 	struct code_memory parts;
-	struct trampoline_set *bank;   /* NULL: its kernels read no constants */
-	struct loader_kernel **placed; /* by kernel; NULL: not on the device */
-	struct code_memory *code;      /* of the kernels; no bytes where a kernel is among the parts */
-	uint64_t code_hash;	       /* of the code among the parts; HASH_START: there is none */
+	struct trampoline_room constants; /* set NULL: its kernels read none */
+	struct loader_kernel **placed;	  /* by kernel; NULL: not on the device */
+	struct code_memory *code;	  /* of the kernels; no bytes where a kernel is among the parts */
+	uint64_t code_hash;		  /* of the code among the parts; HASH_START: there is none */
 };
 
 static struct {
@@ -156,8 +158,8 @@ static CUresult place(struct loader_module *module, uint32_t index)
 		return code;
 	}
 	/* can_enter() has checked that there is a trampoline. */
-	trampoline = trampolines_find(
-		module->bank, from->registers, from->barriers, from->tail + from->tail_bytes + ADDRESS_BYTES);
+	trampoline = trampolines_find(module->constants.set, from->registers, from->barriers,
+		from->tail + from->tail_bytes + ADDRESS_BYTES);
 	kernel->kernel.kernel = trampoline->kernel;
 	kernel->kernel.function = trampoline->function;
 	kernel->carried = trampoline->carried;
@@ -190,7 +192,7 @@ static uint64_t lay_out(struct loader_module *module, uint64_t at)
 		kernels->places[kernels->at[i].section] = module->code[i].at = end;
 		end = end_of(end, kernels_code_bytes(kernels, &kernels->at[i]));
 	}
-	if (kernels->constants && !module->bank) {
+	if (kernels->constants && !module->constants.set) {
 		kernels->places[kernels->constants] = end;
 		end += kernels->constant_bytes;
 	}
@@ -254,11 +256,29 @@ static CUresult place_named(struct loader_module *module)
 		       : code_memory_settle(&module->parts, module->code_hash);
 }
 
-/* The description of a module's place: the number of its bank replaces the low bits of the
- * address. */
+/* The description of a module's place: the low bits of the address are the number of the bank with
+ * its constants, and the high bits their offset. */
 static uint64_t place_of(const struct loader_module *module, uint64_t at)
 {
-	return at | (module->bank ? trampolines_bank_number(module->bank) : 0);
+	return at | module->constants.bank | (uint64_t)module->constants.offset << OFFSET_SHIFT;
+}
+
+/* @wish: of another executor, or WIRE_CODE_ASKED */
+static bool take_room(struct loader_module *module, uint64_t wish, uint64_t window)
+{
+	struct kernels *kernels = &module->kernels;
+	struct trampoline_room *room = &module->constants;
+	bool is_taken;
+
+	*room = (struct trampoline_room){.bank = wish & BANK_MASK,
+		.offset = (uint32_t)(wish >> OFFSET_SHIFT),
+		.bytes = (uint32_t)kernels->constant_bytes};
+	is_taken =
+		wish == WIRE_CODE_ASKED
+			? trampolines_take_room(room->bytes, kernels->constant_offset_most, window, room)
+			: room->offset <= kernels->constant_offset_most && trampolines_take_same_room(room);
+	kernels->constant_offset = room->offset;
+	return is_taken;
 }
 
 /* @load: code: the wish, and the result */
@@ -273,11 +293,10 @@ static CUresult take_place(struct loader_module *module, struct backend_load *lo
 	}
 	*ret_why = LOAD_REASON_ADDRESSES;
 	if (bytes)
-		code = code_memory_take_at(
-			load->window, load->code & ~(uint64_t)BANK_MASK, bytes, &module->parts);
+		code = code_memory_take_at(load->window, load->code & ADDRESS_MASK, bytes, &module->parts);
 	if (code)
 		return code;
-	load->constants = module->bank ? trampolines_bank(module->bank) : 0;
+	load->constants = module->constants.set ? trampolines_room_at(&module->constants) : 0;
 	load->code = place_of(module, bytes ? module->parts.at : code_memory_range(load->window));
 	lay_out(module, module->parts.at);
 	return CUDA_SUCCESS;
@@ -288,8 +307,8 @@ static CUresult put_parts(struct loader_module *module)
 	struct kernels *kernels = &module->kernels;
 	CUresult code = CUDA_SUCCESS;
 
-	if (module->bank)
-		kernels->places[kernels->constants] = trampolines_bank(module->bank);
+	if (module->constants.set)
+		kernels->places[kernels->constants] = trampolines_room_at(&module->constants);
 	for (uint32_t i = 0; !code && i < kernels->part_count; i++)
 		code = write_part(module, &kernels->parts[i]);
 	if (!code && kernels->constant_bytes)
@@ -307,7 +326,7 @@ static bool can_enter(const struct loader_module *module, enum load_reason *ret_
 			*ret_why = LOAD_REASON_LOCAL;
 			return false;
 		}
-		if (!trampolines_find(module->bank, one->registers, one->barriers,
+		if (!trampolines_find(module->constants.set, one->registers, one->barriers,
 			    one->tail + one->tail_bytes + ADDRESS_BYTES)) {
 			*ret_why = LOAD_REASON_TRAMPOLINE;
 			return false;
@@ -323,8 +342,7 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 	*ret_why = module->kernels.why;
 	if (code)
 		return code;
-	if (module->kernels.reads_constants &&
-		!(module->bank = trampolines_take_bank(load->code & BANK_MASK, load->window))) {
+	if (module->kernels.reads_constants && !take_room(module, load->code, load->window)) {
 		*ret_why = LOAD_REASON_NO_BANK;
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -371,7 +389,7 @@ void loader_unload(struct loader_module *module)
 	for (uint32_t i = 0; module->placed && module->code && i < module->kernels.count; i++)
 		unplace(module, i);
 	code_memory_give(&module->parts);
-	trampolines_give_bank(module->bank);
+	trampolines_give_room(&module->constants);
 	free(module->placed);
 	free(module->code);
 	kernels_close(&module->kernels);

@@ -45,12 +45,15 @@ static const struct carried_class {
 
 /* At the start, some milliseconds each. */
 #define BANKS 8u
+/* Room in a bank is given in units, so that caches never keep constants of two modules together. */
+#define UNIT_BYTES 256u
+#define UNITS	   (TRAMPOLINE_BANK_BYTES / UNIT_BYTES)
 
 struct trampoline_set {
 	CUlibrary library;
 	struct trampoline at[REGISTERS][BARRIERS][CARRIED]; /* function NULL: not in this set */
 	CUdeviceptr bank;
-	bool is_taken;
+	bool is_taken[UNITS];
 };
 
 struct entry {
@@ -213,36 +216,59 @@ void trampolines_close(void)
 
 /* ---- use ---- */
 
-struct trampoline_set *trampolines_take_bank(uint32_t number, uint64_t owner)
+static bool is_free(const struct trampoline_set *set, uint32_t first, uint32_t count)
+{
+	bool is_taken = first > UNITS || count > UNITS - first;
+
+	for (uint32_t i = first; !is_taken && i < first + count; i++)
+		is_taken = set->is_taken[i];
+	return !is_taken;
+}
+
+static void mark(const struct trampoline_room *room, bool is_taken)
+{
+	uint32_t first = room->offset / UNIT_BYTES, end = (room->offset + room->bytes - 1) / UNIT_BYTES;
+
+	for (uint32_t i = first; i <= end; i++)
+		room->set->is_taken[i] = is_taken;
+}
+
+bool trampolines_take_same_room(struct trampoline_room *room)
+{
+	uint32_t first = room->offset / UNIT_BYTES, count = (room->bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+
+	if (!room->bank || room->bank > BANKS || room->offset % UNIT_BYTES ||
+		!is_free(&trampolines.banks[room->bank - 1], first, count))
+		return false;
+	room->set = &trampolines.banks[room->bank - 1];
+	mark(room, true);
+	return true;
+}
+
+bool trampolines_take_room(uint32_t bytes, uint32_t most, uint64_t owner, struct trampoline_room *ret)
 {
 	uint64_t first = hash_add(HASH_START, &owner, sizeof(owner));
+	uint32_t offsets = most / UNIT_BYTES + 1;
 
-	for (uint32_t i = 0; i < BANKS; i++) {
-		uint32_t at = (uint32_t)((first + i) % BANKS);
-		struct trampoline_set *set = &trampolines.banks[at];
-
-		if (set->is_taken || (number && number != at + 1))
-			continue;
-		set->is_taken = true;
-		return set;
+	for (uint32_t i = 0; i < BANKS * offsets; i++) {
+		*ret = (struct trampoline_room){.bank = (uint32_t)(first + i / offsets) % BANKS + 1,
+			.offset = (uint32_t)((first >> 32) + i) % offsets * UNIT_BYTES,
+			.bytes = bytes};
+		if (trampolines_take_same_room(ret))
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
-void trampolines_give_bank(struct trampoline_set *set)
+void trampolines_give_room(const struct trampoline_room *room)
 {
-	if (set)
-		set->is_taken = false;
+	if (room->set)
+		mark(room, false);
 }
 
-uint32_t trampolines_bank_number(const struct trampoline_set *set)
+uint64_t trampolines_room_at(const struct trampoline_room *room)
 {
-	return (uint32_t)(set - trampolines.banks) + 1;
-}
-
-uint64_t trampolines_bank(const struct trampoline_set *set)
-{
-	return set->bank;
+	return room->set->bank + room->offset;
 }
 
 /* The trampoline of a class that carries least. */

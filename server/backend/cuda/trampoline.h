@@ -1,10 +1,10 @@
 // The trampolines of this process's context (backend/trampoline_image.h): loaded when the context
 // is made, because the driver's load waits for everything that runs. Each set is a library of the
-// driver: a set for kernels without constants, and some with a bank of constants each, for a single
-// module at a time.
+// driver: a set for kernels without constants, and some with a bank of constants each. Several
+// modules have their constants in one bank.
 //
-// Opened and closed with the context; the module thread takes and gives banks; trampoline_carries()
-// is for any thread.
+// Opened and closed with the context; the module thread takes and gives room in banks;
+// trampoline_carries() is for any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_TRAMPOLINE_H
 #define FRMPS_SERVER_BACKEND_CUDA_TRAMPOLINE_H
@@ -30,19 +30,27 @@ struct trampoline {
 bool trampolines_open(int shared);
 void trampolines_close(void);
 
+/* Room for a module's constants. */
+struct trampoline_room {
+	struct trampoline_set *set; /* with the bank; NULL: no room */
+	uint32_t bank;		    /* number of the bank, from 1 on: at the same address in every executor */
+	uint32_t offset, bytes;
+};
+
 /**
- * A set with a bank of constants; NULL: in use.
- * @number: of the bank; 0: any
- * @owner: whose module it is for. Owners begin at different banks, so that a program from another
- * device seldom finds its bank in use
+ * Takes room in a bank.
+ * @bytes: 1 to TRAMPOLINE_BANK_BYTES
+ * @most: the highest offset that is possible; @owner: whose constants these are. Owners begin at
+ * different banks and offsets, so that a program from another device seldom finds its room in use
+ * Return: false: there is none
  */
-struct trampoline_set *trampolines_take_bank(uint32_t number, uint64_t owner);
-/** From 1 on. A bank of a number lies at the same address in every executor. */
-uint32_t trampolines_bank_number(const struct trampoline_set *set);
-/** NULL is fine. */
-void trampolines_give_bank(struct trampoline_set *set);
-/** Where the bank lies on the device. */
-uint64_t trampolines_bank(const struct trampoline_set *set);
+bool trampolines_take_room(uint32_t bytes, uint32_t most, uint64_t owner, struct trampoline_room *ret);
+/** Takes the room that another executor has. @room: all but the set. Return: false: in use */
+bool trampolines_take_same_room(struct trampoline_room *room);
+/** All zero is fine. */
+void trampolines_give_room(const struct trampoline_room *room);
+/** The room's address on the device. */
+uint64_t trampolines_room_at(const struct trampoline_room *room);
 
 /**
  * The trampoline for a kernel.

@@ -16,4 +16,20 @@ static inline CUresult fake_memory_access(
 	return CUDA_SUCCESS;
 }
 
+/** driver.context_priorities */
+static inline CUresult fake_priorities(int *ret_least, int *ret_greatest)
+{
+	*ret_least = *ret_greatest = 0;
+	return CUDA_SUCCESS;
+}
+
+/** driver.stream_create */
+static inline CUresult fake_stream_create(CUstream *ret_stream, unsigned flags, int priority)
+{
+	(void)flags;
+	(void)priority;
+	*ret_stream = NULL;
+	return CUDA_SUCCESS;
+}
+
 #endif

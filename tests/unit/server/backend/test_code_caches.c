@@ -6,18 +6,18 @@
 #include "server/backend/cuda/code_memory.h"
 #include "server/backend/cuda/driver.h"
 #include "tests/lib/suite.h"
-#include "tests/unit/server/backend/fake_calls.h"
+#include "tests/unit/server/backend/fake_memory.h"
 
 #define MULTIPROCESSORS 5u
 #define PARTS		(4u * MULTIPROCESSORS)
-#define MEMORY_BYTES	(BACKEND_CHUNK_GRANULE * 2)
+#define MEMORY_BYTES	BACKEND_CHUNK_GRANULE
 #define CACHED		8u
 /* The words of the code that this device knows. */
 #define FORGET	 UINT64_C(0x00000000ff00798f)
 #define IS_VALUE 0x7435u
 
 static uint8_t memory[MEMORY_BYTES];
-static uint64_t memory_at;
+static uint64_t memory_at; /* of the first place */
 /* By part: addresses of code, and the value that the code notes. */
 static struct {
 	uint64_t at;
@@ -26,58 +26,9 @@ static struct {
 static bool forgets, is_full[PARTS], is_running;
 static unsigned launches;
 
-static CUresult done(void)
-{
-	return CUDA_SUCCESS;
-}
-
-static CUresult address_reserve(CUdeviceptr *ret_address, size_t bytes, size_t alignment, CUdeviceptr address,
-	unsigned long long flags)
-{
-	(void)bytes;
-	(void)alignment;
-	(void)flags;
-	memory_at = memory_at ? memory_at : address;
-	*ret_address = address;
-	return CUDA_SUCCESS;
-}
-
-static CUresult memory_create(CUmemGenericAllocationHandle *ret_handle, size_t bytes,
-	const CUmemAllocationProp *properties, unsigned long long flags)
-{
-	(void)bytes;
-	(void)properties;
-	(void)flags;
-	*ret_handle = 1;
-	return done();
-}
-
-static CUresult memory_release(CUmemGenericAllocationHandle handle)
-{
-	(void)handle;
-	return done();
-}
-
-static CUresult memory_map(CUdeviceptr address, size_t bytes, size_t offset,
-	CUmemGenericAllocationHandle handle, unsigned long long flags)
-{
-	(void)address;
-	(void)bytes;
-	(void)offset;
-	(void)handle;
-	(void)flags;
-	return done();
-}
-
-static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
-{
-	(void)address;
-	(void)bytes;
-	return done();
-}
-
 static uint8_t *at(uint64_t address)
 {
+	memory_at = memory_at ? memory_at : address;
 	ck_assert(address >= memory_at && address - memory_at < MEMORY_BYTES);
 	return memory + (address - memory_at);
 }
@@ -86,41 +37,21 @@ static CUresult copy_to_device(CUdeviceptr dst, const void *src, size_t bytes, C
 {
 	(void)stream;
 	memcpy(at(dst), src, bytes);
-	return done();
+	return CUDA_SUCCESS;
 }
 
 static CUresult copy_to_host(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
 	(void)stream;
 	memcpy(dst, at(src), bytes);
-	return done();
+	return CUDA_SUCCESS;
 }
 
 static CUresult set8(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
 {
 	(void)stream;
 	memset(at(dst), value, count);
-	return done();
-}
-
-static CUresult priorities(int *ret_least, int *ret_greatest)
-{
-	*ret_least = *ret_greatest = 0;
-	return done();
-}
-
-static CUresult stream_create(CUstream *ret_stream, unsigned flags, int priority)
-{
-	(void)flags;
-	(void)priority;
-	*ret_stream = NULL;
-	return done();
-}
-
-static CUresult stream_synchronize(CUstream stream)
-{
-	(void)stream;
-	return done();
+	return CUDA_SUCCESS;
 }
 
 static CUresult stream_query(CUstream stream)
@@ -134,7 +65,7 @@ static CUresult device_attribute(int *ret_value, CUdevice_attribute attribute, C
 	(void)attribute;
 	(void)device;
 	*ret_value = MULTIPROCESSORS;
-	return done();
+	return CUDA_SUCCESS;
 }
 
 /* The value that code in memory notes. */
@@ -188,25 +119,17 @@ static CUresult launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
 		if (!is_full[i])
 			run(i, entry, notes);
 	launches++;
-	return done();
+	return CUDA_SUCCESS;
 }
 
 static void open_caches(bool can_forget)
 {
 	static const struct trampoline enter = {.carried = 64};
 
-	driver.address_reserve = address_reserve;
-	driver.memory_create = memory_create;
-	driver.memory_release = memory_release;
-	driver.memory_map = memory_map;
-	driver.memory_access = fake_memory_access;
-	driver.memory_unmap = memory_unmap;
+	fake_memory_open();
 	driver.copy_to_device = copy_to_device;
 	driver.copy_to_host = copy_to_host;
 	driver.set8 = set8;
-	driver.context_priorities = priorities;
-	driver.stream_create = stream_create;
-	driver.stream_synchronize = stream_synchronize;
 	driver.stream_query = stream_query;
 	driver.device_attribute = device_attribute;
 	driver.launch = launch;

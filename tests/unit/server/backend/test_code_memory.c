@@ -70,20 +70,6 @@ static CUresult memory_unmap(CUdeviceptr address, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult priorities(int *ret_least, int *ret_greatest)
-{
-	*ret_least = *ret_greatest = 0;
-	return CUDA_SUCCESS;
-}
-
-static CUresult stream_create(CUstream *ret_stream, unsigned flags, int priority)
-{
-	(void)flags;
-	(void)priority;
-	*ret_stream = NULL;
-	return CUDA_SUCCESS;
-}
-
 static void open_memory(void)
 {
 	driver.address_reserve = address_reserve;
@@ -93,8 +79,8 @@ static void open_memory(void)
 	driver.memory_map = memory_map;
 	driver.memory_access = fake_memory_access;
 	driver.memory_unmap = memory_unmap;
-	driver.context_priorities = priorities;
-	driver.stream_create = stream_create;
+	driver.context_priorities = fake_priorities;
+	driver.stream_create = fake_stream_create;
 	created = released = mapped = 0;
 	maps_left = 1000000;
 	reserved_at = 0;

@@ -291,27 +291,110 @@ TEST(kernels, functions_that_read_addresses_are_refused)
 	ck_assert_int_eq(kernels.why, LOAD_REASON_TABLES);
 }
 
-/* Constants are where they were: in a bank that the trampoline brings along. */
-TEST(kernels, constants_stay)
+/* Return: where the kernel reads its constants, which begin so far in their bank */
+static uint64_t read_constants_at(uint32_t constant_offset)
 {
-	const struct kernels_kernel *constants;
-	uint64_t offset = 0, bytes;
-	uint8_t *code, *tail;
+	const struct kernels_kernel *constants = kernel_of("constants");
+	uint64_t bytes = kernels_code_bytes(&kernels, constants), offset = 0;
+	uint8_t *code = malloc(bytes), *tail = malloc(constants->tail_bytes + 1);
+
+	kernels.constant_offset = constant_offset;
+	kernels_place(&kernels, constants, code, tail);
+	ck_assert_uint_gt(count_loads(code, bytes, 3, &offset), 0);
+	free(code);
+	free(tail);
+	return offset;
+}
+
+/* Constants are in a bank that the trampoline brings along, among those of other modules. */
+TEST(kernels, constants_share_a_bank)
+{
 	uint32_t values[4];
+	uint64_t first;
 
 	open_placed();
 	give_places();
-	constants = kernel_of("constants");
-	bytes = kernels_code_bytes(&kernels, constants);
-	code = malloc(bytes);
-	tail = malloc(constants->tail_bytes);
-	kernels_place(&kernels, constants, code, tail);
-	ck_assert_uint_gt(count_loads(code, bytes, 3, &offset), 0);
+	first = read_constants_at(0);
+	ck_assert_uint_eq(read_constants_at(0x1200), 0x1200 + first);
+	ck_assert_uint_lt(kernels.constant_offset_most, 0x8000);
+	ck_assert_uint_ge(kernels.constant_offset_most, 0x7e00);
+	ck_assert_uint_eq(kernels.constant_offset_most % KERNELS_CONSTANT_ALIGN, 0);
 	ck_assert_uint_eq(kernels.constant_bytes, sizeof(values));
 	kernels_fill_constants(&kernels, (uint8_t *)values);
 	ck_assert_uint_eq(values[3], 11);
-	free(code);
-	free(tail);
+}
+
+/* The first load of the bank in the image. */
+static uint8_t *load_of(const char *name, unsigned bank)
+{
+	Elf64_Shdr section = elf_section(&kernels.elf, kernel_of(name)->section);
+
+	for (uint8_t *at = image + section.sh_offset;; at += 16) {
+		uint64_t low;
+
+		ck_assert(at < image + section.sh_offset + section.sh_size);
+		memcpy(&low, at, sizeof(low));
+		if ((low >> 54 & 0x1f) == bank && ((low & 0xfff) == 0xb82 || (low & 0xfff) == 0xab9))
+			return at;
+	}
+}
+
+/* An instruction's offset beside an index has 15 bits and a sign. */
+TEST(kernels, constants_move_as_far_as_all_instructions_can)
+{
+	uint64_t low, base;
+	uint8_t *at;
+
+	open_placed();
+	at = load_of("constants", 3);
+	memcpy(&base, at, sizeof(base));
+	base &= ~(UINT64_C(0xffff) << 38);
+	low = base | UINT64_C(0x5000) << 38;
+	memcpy(at, &low, sizeof(low));
+	open_again();
+	ck_assert_uint_eq(kernels.constant_offset_most, 0x2f00);
+	/* In front of the table, from the index on. */
+	low = base | UINT64_C(0xffd8) << 38;
+	memcpy(at, &low, sizeof(low));
+	open_again();
+	ck_assert_uint_ge(kernels.constant_offset_most, 0x7e00);
+	give_places();
+	ck_assert_uint_eq(read_constants_at(0x100), 0xd8);
+	/* Bank 0, where the address of bank 3 lies. */
+	low = (base & ~(UINT64_C(0x1f) << 54)) | UINT64_C(0xd0) << 38;
+	memcpy(at, &low, sizeof(low));
+	open_again();
+	ck_assert(kernels.reads_constants);
+	ck_assert_uint_eq(kernels.constant_offset_most, 0);
+}
+
+/* ULDC UR4 = bank 3, at 16. */
+#define FUNCTION_READS (UINT64_C(0x047ab9) | UINT64_C(3) << 54 | UINT64_C(16) << 38)
+
+TEST(kernels, functions_read_constants_where_they_are)
+{
+	const uint64_t reads = FUNCTION_READS;
+	uint64_t offset = 0;
+	uint32_t found = 0;
+
+	load("called.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+	give_places();
+	kernels.constant_offset = 0x300;
+	for (uint32_t i = 0; i < kernels.part_count; i++) {
+		const struct kernels_part *part = &kernels.parts[i];
+		uint8_t *code = part->is_code ? malloc(part->bytes) : NULL;
+
+		if (!code)
+			continue;
+		memcpy(image + elf_section(&kernels.elf, part->section).sh_offset, &reads, sizeof(reads));
+		kernels_fill_part(&kernels, part, code);
+		ck_assert_uint_eq(count_loads(code, part->bytes, 3, &offset), 1);
+		ck_assert_uint_eq(offset, 0x310);
+		free(code);
+		found++;
+	}
+	ck_assert_uint_gt(found, 0);
 }
 
 TEST(kernels, variables_have_their_first_values)
