@@ -194,7 +194,8 @@ static void add_info(struct image *image)
 	for (uint32_t i = 0; i < image->form->count; i++) {
 		uint32_t symbol = image->first_function + i;
 		const uint32_t words[] = {sized(0x2f, 2), symbol, image->form->classes[i].registers,
-			sized(0x11, 2), symbol, 0, sized(0x12, 2), symbol, 0};
+			sized(0x11, 2), symbol, image->form->local, sized(0x12, 2), symbol,
+			image->form->local};
 
 		add_words(&info, words, sizeof(words) / sizeof(words[0]));
 	}

@@ -21,6 +21,7 @@ struct trampoline_form {
 	const struct trampoline_class *classes;
 	uint32_t count; /* at most TRAMPOLINE_CLASSES_MAX */
 	bool has_bank;	/* with 64 KiB of constants of its own, a variable TRAMPOLINE_BANK */
+	uint32_t local; /* bytes of local memory for each thread; 0: what the context has anyway */
 };
 
 #define TRAMPOLINE_CLASSES_MAX 1024u

@@ -84,8 +84,9 @@ void check_groups(void);
 /* backend_caches.c: other code where code has run. */
 void check_caches(void);
 
-/* backend_constants.c: of many modules at a time. */
+/* backend_loader.c: constants of many modules at a time; much local memory. */
 void check_constants(void);
+void check_local_memory(void);
 
 /* backend_graph.c */
 void check_changes(void);

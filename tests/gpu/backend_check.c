@@ -549,6 +549,7 @@ static void check_work(void)
 	check_lookup_beside();
 	check_caches();
 	check_constants();
+	check_local_memory();
 	check_changes();
 	check_groups();
 	observe_rates();

@@ -43,18 +43,18 @@ struct loader_module {
 
 static struct {
 	bool is_open;
-	size_t stack; /* bytes of local memory that each thread of the context has */
+	size_t local; /* bytes of local memory that each thread of the context has at first */
 	int shared;   /* bytes of shared memory that a block can have */
 } loader;
 
 bool loader_open(CUdevice device)
 {
-	if (driver.context_limit(&loader.stack, CU_LIMIT_STACK_SIZE))
-		loader.stack = 0;
+	if (driver.context_limit(&loader.local, CU_LIMIT_STACK_SIZE))
+		loader.local = 0;
 	if (driver.device_attribute(
 		    &loader.shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device))
 		loader.shared = 0;
-	loader.is_open = !code_memory_open(device) && trampolines_open(loader.shared);
+	loader.is_open = !code_memory_open(device) && trampolines_open(loader.shared, loader.local);
 	return loader.is_open;
 }
 
@@ -67,7 +67,7 @@ void loader_disable(void)
 
 void loader_open_caches(CUdevice device)
 {
-	code_caches_open(device, trampolines_find(NULL, 0, 1, CODE_CACHES_CARRIED));
+	code_caches_open(device, trampolines_find(NULL, 0, 0, 1, CODE_CACHES_CARRIED));
 }
 
 void loader_close(void)
@@ -133,6 +133,13 @@ static CUresult write_code(
 	return result;
 }
 
+static const struct trampoline *trampoline_of(
+	const struct loader_module *module, const struct kernels_kernel *kernel)
+{
+	return trampolines_find(module->constants.set, kernel->stack, kernel->registers, kernel->barriers,
+		kernel->tail + kernel->tail_bytes + ADDRESS_BYTES);
+}
+
 static CUresult place(struct loader_module *module, uint32_t index)
 {
 	const struct kernels_kernel *from = &module->kernels.at[index];
@@ -158,11 +165,11 @@ static CUresult place(struct loader_module *module, uint32_t index)
 		return code;
 	}
 	/* can_enter() has checked that there is a trampoline. */
-	trampoline = trampolines_find(module->constants.set, from->registers, from->barriers,
-		from->tail + from->tail_bytes + ADDRESS_BYTES);
+	trampoline = trampoline_of(module, from);
 	kernel->kernel.kernel = trampoline->kernel;
 	kernel->kernel.function = trampoline->function;
 	kernel->carried = trampoline->carried;
+	kernel->local = trampoline->local;
 	note(module, from, kernel->code);
 	return CUDA_SUCCESS;
 }
@@ -322,15 +329,10 @@ static bool can_enter(const struct loader_module *module, enum load_reason *ret_
 	for (uint32_t i = 0; i < module->kernels.count; i++) {
 		const struct kernels_kernel *one = &module->kernels.at[i];
 
-		if (one->stack > loader.stack) {
-			*ret_why = LOAD_REASON_LOCAL;
-			return false;
-		}
-		if (!trampolines_find(module->constants.set, one->registers, one->barriers,
-			    one->tail + one->tail_bytes + ADDRESS_BYTES)) {
-			*ret_why = LOAD_REASON_TRAMPOLINE;
-			return false;
-		}
+		if (trampoline_of(module, one))
+			continue;
+		*ret_why = one->stack > loader.local ? LOAD_REASON_LOCAL : LOAD_REASON_TRAMPOLINE;
+		return false;
 	}
 	return true;
 }

@@ -29,6 +29,7 @@ struct loader_kernel {
 	uint32_t tail, tail_bytes; /* data behind its parameters, and its place */
 	uint8_t *tail_data;
 	uint32_t shared; /* static */
+	uint32_t local;	 /* bytes of local memory; 0: what the context has at first */
 	bool is_plain;	 /* a launch needs no attributes of its own */
 	int32_t attributes[BACKEND_FUNC_ATTRS];
 };

@@ -506,20 +506,23 @@ static CUresult describe(CUfunction function, struct backend_function_info *info
 
 /* So that no launch waits for local memory, and nobody for that launch. Memory that cannot be had
  * ahead (memory is short) is requested by the launch itself. */
-static CUresult prepare_local_memory(
-	const struct backend_module *module, const struct backend_function_info *info, bool gap)
+static CUresult prepare_local_memory(int bytes, bool gap)
 {
-	int bytes = info->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
 	CUresult code;
 
-	if (module->statics.nests && bytes < CUDA_NESTED_ROOM)
-		bytes = CUDA_NESTED_ROOM;
 	if (cuda_has_room(bytes))
 		return CUDA_SUCCESS;
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
 	code = cuda_make_room(bytes);
 	return backend_is_fatal(code) ? code : CUDA_SUCCESS;
+}
+
+static int local_bytes(const struct backend_module *module, const struct backend_function_info *info)
+{
+	int bytes = info->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
+
+	return module->statics.nests && bytes < CUDA_NESTED_ROOM ? CUDA_NESTED_ROOM : bytes;
 }
 
 /* The same for the needs of functions of the driver. */
@@ -542,8 +545,10 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	CUkernel kernel;
 	CUresult code;
 
-	if (module->own)
-		return loader_find(module->own, name, ret_function, ret_info);
+	if (module->own) {
+		code = loader_find(module->own, name, ret_function, ret_info);
+		return code ? code : prepare_local_memory((int)cuda_kernel(*ret_function)->own->local, gap);
+	}
 	code = driver.library_kernel(&kernel, module->library, name);
 	if (!code)
 		code = use(module, gap);
@@ -552,7 +557,7 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	if (!code)
 		code = describe(found->function, ret_info);
 	if (!code)
-		code = prepare_local_memory(module, ret_info, gap);
+		code = prepare_local_memory(local_bytes(module, ret_info), gap);
 	if (!code)
 		code = prepare_calls(module, gap);
 	if (code)

@@ -21,30 +21,40 @@
 static const uint32_t barrier_classes[] = {1, 2, 4, 8, 16};
 #define BARRIERS 5u
 /* A launch pays for each carried byte, and so does a change of a graph's node. Most kernels have a
- * single barrier: others have fewer sizes to choose from, and so have kernels with constants. */
+ * single barrier: others have fewer sizes to choose from, and so have kernels with constants or
+ * much local memory. */
 enum carried_for {
 	FOR_ONE_BARRIER,
 	FOR_ALL,
 	FOR_ONE_OR_MOST, /* barriers */
 };
+enum kind {
+	PLAIN = 1,
+	BANK = 2,
+	DEEP = 4, /* with much local memory */
+};
 static const struct carried_class {
 	uint32_t bytes;
 	enum carried_for barriers;
-	bool has_banks;
+	unsigned kinds;
 } carried_classes[] = {
-	{64, FOR_ONE_BARRIER, false},
-	{128, FOR_ONE_BARRIER, true},
-	{256, FOR_ALL, false},
-	{512, FOR_ONE_BARRIER, true},
-	{1024, FOR_ONE_BARRIER, false},
-	{4096, FOR_ALL, true},
-	{5120, FOR_ONE_OR_MOST, false}, /* 4096 bytes of parameters with tables of jumps: NCCL */
-	{32760, FOR_ONE_OR_MOST, false},
+	{64, FOR_ONE_BARRIER, PLAIN},
+	{128, FOR_ONE_BARRIER, PLAIN | BANK},
+	{256, FOR_ALL, PLAIN},
+	{512, FOR_ONE_BARRIER, PLAIN | BANK | DEEP},
+	{1024, FOR_ONE_BARRIER, PLAIN},
+	{4096, FOR_ALL, PLAIN | BANK},
+	{5120, FOR_ONE_OR_MOST, PLAIN | DEEP}, /* 4096 bytes of parameters with tables of jumps: NCCL */
+	{32760, FOR_ONE_OR_MOST, PLAIN},
 };
 #define CARRIED 8u
 
 /* At the start, some milliseconds each. */
 #define BANKS 8u
+/* Bytes of local memory. A multiple of these by the number of threads that the device can have is
+ * taken from its memory: 528 MiB for the first, of an H200. */
+static const uint32_t local_classes[] = {2048, 4096, 8192, 16384};
+#define LOCALS 4u
 /* Room in a bank is given in units, so that caches never keep constants of two modules together. */
 #define UNIT_BYTES 256u
 #define UNITS	   (TRAMPOLINE_BANK_BYTES / UNIT_BYTES)
@@ -62,7 +72,8 @@ struct entry {
 };
 
 static struct {
-	struct trampoline_set plain, banks[BANKS];
+	struct trampoline_set plain, banks[BANKS], deep[LOCALS];
+	size_t local;
 	struct entry *entries; /* by address, once all are loaded */
 	uint32_t entry_count, entry_room;
 } trampolines;
@@ -93,11 +104,11 @@ static uint32_t class_of_barriers(uint32_t needed)
 	return at;
 }
 
-static bool is_made(bool has_bank, uint32_t barriers, uint32_t carried)
+static bool is_made(enum kind kind, uint32_t barriers, uint32_t carried)
 {
 	const struct carried_class *class = &carried_classes[carried];
 
-	if (has_bank && !class->has_banks)
+	if (!(class->kinds & kind))
 		return false;
 	switch (class->barriers) {
 	case FOR_ONE_BARRIER:
@@ -142,7 +153,7 @@ static CUresult find_one(
 	return code;
 }
 
-static CUresult find_all(struct trampoline_set *set, int shared, bool has_bank)
+static CUresult find_all(struct trampoline_set *set, int shared, enum kind kind, uint32_t local)
 {
 	CUresult code = CUDA_SUCCESS;
 
@@ -152,16 +163,18 @@ static CUresult find_all(struct trampoline_set *set, int shared, bool has_bank)
 				struct trampoline_class class = {
 					registers_of(r), barrier_classes[b], carried_classes[c].bytes};
 
-				if (is_made(has_bank, b, c))
-					code = find_one(set, &class, shared, &set->at[r][b][c]);
+				if (!is_made(kind, b, c))
+					continue;
+				set->at[r][b][c].local = local;
+				code = find_one(set, &class, shared, &set->at[r][b][c]);
 			}
 	return code;
 }
 
-static CUresult load(struct trampoline_set *set, int shared, bool has_bank)
+static CUresult load(struct trampoline_set *set, int shared, enum kind kind, uint32_t local)
 {
 	struct trampoline_class classes[REGISTERS * BARRIERS * CARRIED];
-	struct trampoline_form form = {.classes = classes, .has_bank = has_bank};
+	struct trampoline_form form = {.classes = classes, .has_bank = kind == BANK, .local = local};
 	CUresult code;
 	uint8_t *image;
 	size_t bytes;
@@ -169,7 +182,7 @@ static CUresult load(struct trampoline_set *set, int shared, bool has_bank)
 	for (uint32_t r = 0; r < REGISTERS; r++)
 		for (uint32_t b = 0; b < BARRIERS; b++)
 			for (uint32_t c = 0; c < CARRIED; c++)
-				if (is_made(has_bank, b, c))
+				if (is_made(kind, b, c))
 					classes[form.count++] = (struct trampoline_class){registers_of(r),
 						barrier_classes[b], carried_classes[c].bytes};
 	image = trampoline_image(&form, &bytes);
@@ -178,8 +191,8 @@ static CUresult load(struct trampoline_set *set, int shared, bool has_bank)
 	code = driver.library_load(&set->library, image, NULL, NULL, 0, NULL, NULL, 0);
 	free(image);
 	if (!code)
-		code = find_all(set, shared, has_bank);
-	if (!code && has_bank)
+		code = find_all(set, shared, kind, local);
+	if (!code && kind == BANK)
 		code = driver.library_global(&set->bank, &bytes, set->library, TRAMPOLINE_BANK);
 	return code;
 }
@@ -191,12 +204,15 @@ static int by_address(const void *a, const void *b)
 	return one->at < other->at ? -1 : one->at > other->at;
 }
 
-bool trampolines_open(int shared)
+bool trampolines_open(int shared, size_t local)
 {
-	CUresult code = load(&trampolines.plain, shared, false);
+	CUresult code = load(&trampolines.plain, shared, PLAIN, 0);
 
+	trampolines.local = local;
 	for (uint32_t i = 0; !code && i < BANKS; i++)
-		code = load(&trampolines.banks[i], shared, true);
+		code = load(&trampolines.banks[i], shared, BANK, 0);
+	for (uint32_t i = 0; !code && i < LOCALS; i++)
+		code = load(&trampolines.deep[i], shared, DEEP, local_classes[i]);
 	if (code) {
 		log_warning("the driver does not take trampolines (code %d): it loads all modules, and each "
 			    "load waits for the kernels that run",
@@ -283,14 +299,25 @@ static const struct trampoline *find_smallest(
 	return NULL;
 }
 
-const struct trampoline *trampolines_find(
-	const struct trampoline_set *set, uint32_t registers, uint32_t barriers, uint32_t carried)
+/* NULL: there is none with so much local memory. */
+static const struct trampoline_set *set_for(const struct trampoline_set *set, uint32_t local)
 {
-	const struct trampoline_set *in = set ? set : &trampolines.plain;
+	if (local <= trampolines.local)
+		return set ? set : &trampolines.plain;
+	for (uint32_t i = 0; !set && i < LOCALS; i++)
+		if (local_classes[i] >= local)
+			return &trampolines.deep[i];
+	return NULL;
+}
+
+const struct trampoline *trampolines_find(const struct trampoline_set *set, uint32_t local,
+	uint32_t registers, uint32_t barriers, uint32_t carried)
+{
+	const struct trampoline_set *in = set_for(set, local);
 	uint32_t r = class_of_registers(registers), b = class_of_barriers(barriers);
 	const struct trampoline *found;
 
-	if (r >= REGISTERS || b >= BARRIERS)
+	if (!in || r >= REGISTERS || b >= BARRIERS)
 		return NULL;
 	found = find_smallest(in, r, b, carried);
 	return found ? found : find_smallest(in, r, BARRIERS - 1, carried);

@@ -584,7 +584,7 @@ TEST(kernels, images_may_be_cut_off)
 TEST(kernels, trampolines_are_kernels)
 {
 	static const struct trampoline_class classes[] = {{24, 1, 64}, {40, 16, 4096}, {255, 1, 32752}};
-	const struct trampoline_form form = {.classes = classes, .count = 3, .has_bank = true};
+	const struct trampoline_form form = {.classes = classes, .count = 3, .has_bank = true, .local = 4096};
 	const struct kernels_kernel *found;
 	struct backend_function_info info = {0};
 	char name[TRAMPOLINE_NAME_BYTES];
@@ -601,6 +601,7 @@ TEST(kernels, trampolines_are_kernels)
 		ck_assert_uint_eq(found->registers, classes[i].registers);
 		ck_assert_uint_eq(found->barriers, classes[i].barriers);
 		ck_assert_uint_eq(found->parameters, classes[i].carried);
+		ck_assert_uint_eq(found->stack, 4096);
 		/* A driver takes a graph's node only if it has bytes for all parameters. */
 		ck_assert(kernels_parameters(&kernels, found, &info));
 		ck_assert_uint_eq(info.argument_bytes, classes[i].carried);

@@ -18,6 +18,8 @@
 #define LOADS 1000u
 #define STACK 1024u
 
+static enum load_reason why; /* of the last load */
+
 static CUresult copy_to_device(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
 	(void)dst;
@@ -68,7 +70,6 @@ static void close_executor(void)
 static CUresult load_module(struct backend_load *wish, struct loader_module **ret_module)
 {
 	struct fatbin_bytes cubin = {malloc(image_bytes), image_bytes};
-	enum load_reason why;
 	CUresult code;
 
 	memcpy(cubin.at, image, image_bytes);
@@ -174,6 +175,52 @@ TEST(loader, variables_need_no_new_addresses)
 	first = (struct backend_load){.window = WINDOW, .code = before};
 	loader_unload(must_load(&first));
 	ck_assert(!code_memory_is_worn());
+}
+
+/* In .nv.info: the least stack, of 8 bytes. */
+#define LEAST_STACK 0x00081204u
+
+/* All kernels of the image need so much local memory. */
+static void need_local(uint32_t bytes)
+{
+	Elf64_Shdr *section;
+	uint8_t *info = section_in(image, ".nv.info", &section);
+	uint32_t head;
+
+	for (uint64_t i = 0; i + 12 <= section->sh_size; i += 4) {
+		memcpy(&head, info + i, sizeof(head));
+		if (head == LEAST_STACK)
+			memcpy(info + i + 8, &bytes, sizeof(bytes));
+	}
+}
+
+static uint32_t local_of(struct loader_module *module, const char *name)
+{
+	static struct backend_function_info info;
+	struct backend_function *function;
+
+	ck_assert_int_eq(loader_find(module, name, &function, &info), CUDA_SUCCESS);
+	return cuda_kernel(function)->own->local;
+}
+
+TEST(loader, kernels_may_need_much_local_memory)
+{
+	struct backend_load wish = {.window = WINDOW};
+	struct loader_module *module;
+
+	load("jumping.cubin");
+	module = must_load(&wish);
+	ck_assert_uint_eq(local_of(module, "few"), 0);
+	loader_unload(module);
+	need_local(3000);
+	wish = (struct backend_load){.window = WINDOW};
+	module = must_load(&wish);
+	ck_assert_uint_eq(local_of(module, "few"), 4096);
+	loader_unload(module);
+	need_local(100000);
+	wish = (struct backend_load){.window = WINDOW};
+	ck_assert_int_eq(load_module(&wish, &module), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(why, LOAD_REASON_LOCAL);
 }
 
 int main(void)

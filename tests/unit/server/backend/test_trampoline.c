@@ -1,4 +1,5 @@
-// Room for constants in the banks of trampolines, on a driver of the test's own.
+// The trampolines of a context, on a driver of the test's own: room for constants in their banks,
+// and how much local memory they bring.
 
 #include "server/backend/cuda/trampoline.h"
 #include "server/backend/trampoline_image.h"
@@ -8,13 +9,14 @@
 #define BANKS	   8u
 #define MOST	   0x7f00u
 #define SMALL	   256u
+#define LOCAL	   1024u
 #define MODULES	   50u
 #define UNIT_BYTES 256u
 
 static void open_trampolines(void)
 {
 	fake_libraries_open();
-	ck_assert(trampolines_open(0));
+	ck_assert(trampolines_open(0, LOCAL));
 }
 
 static void close_trampolines(void)
@@ -92,6 +94,30 @@ TEST(rooms, rooms_that_are_none_are_refused)
 		ck_assert(!trampolines_take_same_room(&room));
 		trampolines_give_room(&room);
 	}
+}
+
+/* Of the trampoline for a kernel without constants; UINT32_MAX: there is none. */
+static uint32_t local_for(uint32_t needed)
+{
+	const struct trampoline *found = trampolines_find(NULL, needed, 40, 1, 100);
+
+	return found ? found->local : UINT32_MAX;
+}
+
+TEST(rooms, kernels_get_the_local_memory_that_they_need)
+{
+	struct trampoline_room room;
+
+	ck_assert_uint_eq(local_for(LOCAL), 0);
+	ck_assert_uint_eq(local_for(LOCAL + 1), 2048);
+	ck_assert_uint_eq(local_for(2048), 2048);
+	ck_assert_uint_eq(local_for(5000), 8192);
+	ck_assert_uint_eq(local_for(16384), 16384);
+	ck_assert_uint_eq(local_for(16385), UINT32_MAX);
+	/* With constants, what the context has at first. */
+	ck_assert(trampolines_take_room(SMALL, MOST, 1, &room));
+	ck_assert_ptr_nonnull(trampolines_find(room.set, LOCAL, 40, 1, 100));
+	ck_assert_ptr_null(trampolines_find(room.set, LOCAL + 1, 40, 1, 100));
 }
 
 int main(void)
