@@ -188,7 +188,7 @@ struct backend_load {
 	uint64_t code;
 	uint64_t room;		 /* bytes that compressed code may unpack to */
 	uint64_t unpacked;	 /* out: bytes that it unpacks to */
-	uint64_t constants;	 /* out: address of the bank of constants; 0: none of its own */
+	uint64_t constants;	 /* out: address of constants in a bank; 0: there is none */
 	enum load_reason reason; /* out: why the driver loads the module */
 	char *log;		 /* text, NUL-terminated; NULL: none */
 	size_t log_bytes;

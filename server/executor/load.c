@@ -35,7 +35,7 @@ static void drop(struct job *job)
 
 /* Values: 1 if the module's kernels leave no residual state; the kernels' uses of the ring for text
  * (shm/text.h); the address of the code; 1 if the variables are in the client's block; the reason
- * why the driver has loaded the module; the address of the bank of constants; bytes that were
+ * why the driver has loaded the module; the address of its constants in a bank; bytes that were
  * compressed. */
 static void answer(struct job *job, const struct module *module, uint64_t uses)
 {

@@ -43,7 +43,7 @@ struct holding {
 	uint64_t image_bytes;
 	uint64_t unpacked_bytes; /* LOAD_MODULE: of compressed code, beside the image */
 	/* FIND_GLOBAL: address and bytes in the active executor; BACK_ARRAY: offset and span;
-	 * LOAD_MODULE: where the code is, as in the message, and the bank of constants */
+	 * LOAD_MODULE: where the code is, as in the message, and its constants in a bank */
 	uint64_t global[2];
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */

@@ -5,12 +5,12 @@
 
 #include "server/backend/cuda/code_caches.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/code_memory.h"
+#include "server/clock.h"
 #include "server/log.h"
 
 #define PARTS		4u
@@ -25,6 +25,8 @@
 #define TRIAL_AT 4096u
 #define NOTES_AT 8192u
 #define BYTES	 (NOTES_AT + NOTES)
+/* A turn takes 20 us of a device that has room for the kernel. */
+#define RENEWAL_NS (UINT64_C(10) * CLOCK_MS)
 /* More launches than an empty device needs. */
 #define TRIAL_LAUNCHES 100u
 
@@ -211,4 +213,19 @@ void code_caches_tend(void)
 		look();
 	if (caches.state == CACHES_REST && code_memory_is_worn())
 		begin();
+}
+
+static bool is_due(void)
+{
+	return caches.state == CACHES_TURN || (caches.state == CACHES_REST && code_memory_is_worn());
+}
+
+bool code_caches_renew(void)
+{
+	uint64_t end = clock_now() + RENEWAL_NS;
+	bool was_due = is_due();
+
+	while (is_due() && clock_now() < end)
+		code_caches_tend();
+	return was_due && !is_due();
 }

@@ -9,6 +9,8 @@
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CODE_CACHES_H
 #define FRMPS_SERVER_BACKEND_CUDA_CODE_CACHES_H
 
+#include <stdbool.h>
+
 #include "server/backend/cuda/driver.h"
 #include "server/backend/cuda/trampoline.h"
 
@@ -25,5 +27,11 @@ void code_caches_close(void);
 /** Gives the caches a turn when it is time, and takes note of the end of one. Waits for nothing
  * that runs. */
 void code_caches_tend(void);
+/**
+ * For somebody who has been refused a place: gives the caches turns until nothing rests that had
+ * been given back before, for some milliseconds at most.
+ * Return: true if that is so
+ */
+bool code_caches_renew(void);
 
 #endif

@@ -358,17 +358,12 @@ static CUresult load_parts(struct loader_module *module, struct backend_load *lo
 	return code ? code : put_parts(module);
 }
 
-CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,
+static CUresult load_once(const struct fatbin_bytes *cubin, struct backend_module *owner,
 	struct backend_load *load, struct loader_module **ret_module, enum load_reason *ret_why)
 {
-	struct loader_module *module;
+	struct loader_module *module = calloc(1, sizeof(*module));
 	CUresult code;
 
-	*ret_why = LOAD_REASON_SWITCHED_OFF;
-	if (!loader.is_open)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	code_caches_tend();
-	module = calloc(1, sizeof(*module));
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->owner = owner;
@@ -382,6 +377,23 @@ CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *ow
 	module->cubin.at = NULL; /* the caller's */
 	loader_unload(module);
 	return code;
+}
+
+CUresult loader_load(const struct fatbin_bytes *cubin, struct backend_module *owner,
+	struct backend_load *load, struct loader_module **ret_module, enum load_reason *ret_why)
+{
+	uint64_t wish = load->code;
+	CUresult code;
+
+	*ret_why = LOAD_REASON_SWITCHED_OFF;
+	if (!loader.is_open)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	code_caches_tend();
+	code = load_once(cubin, owner, load, ret_module, ret_why);
+	if (code != CUDA_ERROR_NOT_SUPPORTED || *ret_why != LOAD_REASON_ADDRESSES || !code_caches_renew())
+		return code;
+	load->code = wish;
+	return load_once(cubin, owner, load, ret_module, ret_why);
 }
 
 void loader_unload(struct loader_module *module)

@@ -1,12 +1,14 @@
 // Turns of the instruction caches, on a device of the test's own: its multiprocessors run code as
 // their caches have it, and may have no room for a kernel.
 
+#include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/backend/cuda/code_caches.h"
 #include "server/backend/cuda/code_memory.h"
-#include "server/backend/cuda/driver.h"
-#include "tests/lib/suite.h"
+#include "server/backend/cuda/loader.h"
+#include "tests/unit/server/backend/fake_libraries.h"
 #include "tests/unit/server/backend/fake_memory.h"
+#include "tests/unit/server/backend/image_bed.h"
 
 #define MULTIPROCESSORS 5u
 #define PARTS		(4u * MULTIPROCESSORS)
@@ -26,17 +28,23 @@ static struct {
 static bool forgets, is_full[PARTS], is_running;
 static unsigned launches;
 
-static uint8_t *at(uint64_t address)
+static bool is_there(uint64_t address)
 {
 	memory_at = memory_at ? memory_at : address;
-	ck_assert(address >= memory_at && address - memory_at < MEMORY_BYTES);
+	return address >= memory_at && address - memory_at < MEMORY_BYTES;
+}
+
+static uint8_t *at(uint64_t address)
+{
+	ck_assert(is_there(address));
 	return memory + (address - memory_at);
 }
 
 static CUresult copy_to_device(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
 	(void)stream;
-	memcpy(at(dst), src, bytes);
+	if (is_there(dst))
+		memcpy(at(dst), src, bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -122,11 +130,18 @@ static CUresult launch(CUfunction function, unsigned grid_x, unsigned grid_y, un
 	return CUDA_SUCCESS;
 }
 
-static void open_caches(bool can_forget)
+static CUresult context_limit(size_t *ret_value, CUlimit limit)
 {
-	static const struct trampoline enter = {.carried = 64};
+	(void)limit;
+	*ret_value = 1024;
+	return CUDA_SUCCESS;
+}
 
+static void open_device(bool can_forget)
+{
 	fake_memory_open();
+	fake_libraries_open();
+	driver.context_limit = context_limit;
 	driver.copy_to_device = copy_to_device;
 	driver.copy_to_host = copy_to_host;
 	driver.set8 = set8;
@@ -138,6 +153,13 @@ static void open_caches(bool can_forget)
 	memset(is_full, 0, sizeof(is_full));
 	is_running = false;
 	forgets = can_forget;
+}
+
+static void open_caches(bool can_forget)
+{
+	static const struct trampoline enter = {.carried = 64};
+
+	open_device(can_forget);
 	ck_assert_int_eq(code_memory_open(0), CUDA_SUCCESS);
 	code_caches_open(0, &enter);
 	launches = 0;
@@ -263,6 +285,55 @@ TEST(caches, caches_that_do_not_forget_have_no_turns)
 	ck_assert_uint_eq(launches, 0);
 	ck_assert(!is_free(place));
 	close_caches();
+}
+
+TEST(caches, whoever_is_refused_may_wait_for_a_turn)
+{
+	uint64_t place;
+
+	open_caches(true);
+	ck_assert(!code_caches_renew());
+	place = leave_code();
+	ck_assert(!is_free(place));
+	ck_assert(code_caches_renew());
+	ck_assert(is_free(place));
+	/* Not for ever. */
+	wear();
+	is_running = true;
+	ck_assert(!code_caches_renew());
+	close_caches();
+}
+
+static struct loader_module *load_at(uint64_t wish, uint64_t *ret_code)
+{
+	struct fatbin_bytes cubin = {malloc(image_bytes), image_bytes};
+	struct backend_load load = {.window = WINDOW, .code = wish};
+	struct loader_module *module;
+	enum load_reason why;
+
+	memcpy(cubin.at, image, image_bytes);
+	ck_assert_msg(!loader_load(&cubin, NULL, &load, &module, &why), "%s", load_reason_text(why));
+	*ret_code = load.code;
+	return module;
+}
+
+/* A program has been in another executor, and has other code there by now, where its first code
+ * was here. */
+TEST(caches, a_module_is_loaded_where_other_code_rests)
+{
+	Elf64_Shdr *section;
+	uint64_t first, again;
+
+	open_device(true);
+	ck_assert(loader_open(0));
+	loader_open_caches(0);
+	load("called.cubin");
+	loader_unload(load_at(WIRE_CODE_ASKED, &first));
+	((uint8_t *)section_in(image, ".text._Z7descendi", &section))[4] ^= 1;
+	loader_unload(load_at(first, &again));
+	ck_assert_uint_eq(again, first);
+	loader_close();
+	unload();
 }
 
 int main(void)
