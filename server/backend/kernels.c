@@ -281,9 +281,6 @@ static void note_of_kernel(struct kernels_kernel *kernel, const struct record *r
 		if (record->bytes == 12)
 			attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = threads_of(record->at);
 		break;
-	case INFO_PARAMETER_LONG:
-		kernel->parameters = UINT16_MAX; /* more than is carried */
-		break;
 	case INFO_PARAMETER_BYTES:
 		kernel->parameters = record->value;
 		break;
@@ -967,28 +964,36 @@ const struct kernels_kernel *kernels_find(const struct kernels *kernels, const c
 	return kernels->count ? bsearch(&wanted, kernels->at, kernels->count, sizeof(wanted), by_name) : NULL;
 }
 
-/* Records are in any order: index, ordinal (16 bits), offset (16 bits), and a word with the size
- * from bit 18 on. */
+/* A parameter's record: index, ordinal (16 bits), offset (16 bits), and a word with the size. Where a
+ * kernel has more than 4096 bytes, that word is the size of each, else the size is from bit 18 on. */
+static bool is_parameter(
+	const struct record *record, uint32_t *ret_ordinal, uint32_t *ret_offset, uint32_t *ret_size)
+{
+	bool is_long = record->attribute == INFO_PARAMETER_LONG;
+
+	if ((record->attribute != INFO_PARAMETER && !is_long) || record->bytes != 12)
+		return false;
+	*ret_ordinal = word_at(record->at + 4) & 0xffff;
+	*ret_offset = word_at(record->at + 4) >> 16;
+	*ret_size = is_long ? word_at(record->at + 8) : word_at(record->at + 8) >> 18;
+	return true;
+}
+
+/* Records are in any order. */
 bool kernels_parameters(const struct kernels *kernels, const struct kernels_kernel *kernel,
 	struct backend_function_info *ret_info)
 {
 	const uint8_t *at = kernels->elf.image + kernel->info, *end = at + kernel->info_bytes;
+	uint32_t count = 0, ordinal, offset, size;
 	struct record record;
-	uint32_t count = 0;
 
 	ret_info->argument_bytes = 0;
 	memset(ret_info->params, 0, sizeof(ret_info->params));
 	while (next_record(&at, end, &record)) {
-		uint32_t ordinal, offset, size;
-
-		if (record.attribute == INFO_PARAMETER_LONG)
-			return false;
-		if (record.attribute != INFO_PARAMETER || record.bytes != 12)
+		if (!is_parameter(&record, &ordinal, &offset, &size))
 			continue;
-		ordinal = word_at(record.at + 4) & 0xffff;
-		offset = word_at(record.at + 4) >> 16;
-		size = word_at(record.at + 8) >> 18;
-		if (ordinal >= BACKEND_PARAMS_MAX || offset + size > kernel->parameters)
+		if (ordinal >= BACKEND_PARAMS_MAX || size > kernel->parameters ||
+			offset > kernel->parameters - size)
 			return false;
 		ret_info->params[ordinal].offset = offset;
 		ret_info->params[ordinal].size = size;
