@@ -524,24 +524,14 @@ static void release_window(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-static bool is_global(struct tenant *tenant, uint64_t address)
-{
-	struct range_cache cache = {.version = 0};
-
-	return range_set_covers_slow(&tenant->globals, &cache, address, 1);
-}
-
-/* The driver only computes; the session must own the memory that the map names all the same. */
+/* The driver only computes, and accepts any address: programs make maps without one, and put it in
+ * later. What a kernel does with a map is as what it does with an address. */
 static void encode_tensor_map(struct job *job)
 {
-	const struct wire_tensor_map *wish = &job->message.tensor_map;
-	struct tenant *tenant = job->tenant;
 	uint64_t values[WIRE_TENSOR_MAP_WORDS];
-	CUresult code = CUDA_ERROR_INVALID_VALUE;
+	CUresult code = executor_code(
+		job->executor, tenant_ops(job->tenant)->tensor_map(&job->message.tensor_map, values));
 
-	if (tenant_has_window(tenant, wish->address, 1) || tenant_is_host(tenant, wish->address) ||
-		is_global(tenant, wish->address))
-		code = executor_code(job->executor, tenant_ops(tenant)->tensor_map(wish, values));
 	job_reply(job, code, values, code ? 0 : WIRE_TENSOR_MAP_WORDS, NULL);
 }
 

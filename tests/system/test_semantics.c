@@ -260,6 +260,28 @@ TEST(semantics, nothing_is_copied_from_and_to_null)
 }
 
 /* Nor is memory a registration that was allocated pinned. */
+/* Programs make a map before they have the memory, and put the address in later. Without a GPU there
+ * are none, whatever they name. */
+TEST(semantics, a_tensor_map_may_name_any_address)
+{
+	static _Alignas(64) uint32_t own[64];
+	const uint64_t dimensions[] = {4, 4}, stride = 16;
+	const uint32_t box[] = {4, 4}, steps[] = {1, 1};
+	CUtensorMap map;
+	CUdeviceptr memory;
+	void *named[3] = {NULL, own};
+
+	driver_open();
+	memory = device_words(64, 0);
+	named[2] = (void *)(uintptr_t)memory;
+	for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+		ck_assert_int_eq(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, named[i],
+					 dimensions, &stride, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+					 CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+					 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+			is_native() ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+}
+
 TEST(semantics, nothing_of_pinned_memory_is_no_error)
 {
 	void *nothing = &nothing, *pinned;
