@@ -28,6 +28,7 @@
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
 #ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 /* More than the frames of an exchange take. */
@@ -73,20 +74,33 @@ static void look_at_line(const char *line, uint64_t *at, uint64_t end, struct pa
 	*at = mapping.to;
 }
 
-CUresult pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_nature)
+/* Without /proc the kernel tells by touching the pages, as pinning them does. That says nothing of
+ * their kind, so they count as pages of none. */
+static void touch(uint64_t address, uint64_t bytes, struct pages_nature *ret_nature)
+{
+	uint64_t from = address & ~(PAGES_BYTES - 1);
+	size_t length = (size_t)(address + bytes - from);
+
+	*ret_nature = (struct pages_nature){
+		.readable = madvise((void *)(uintptr_t)from, length, MADV_POPULATE_READ) == 0,
+		.writable = madvise((void *)(uintptr_t)from, length, MADV_POPULATE_WRITE) == 0};
+}
+
+void pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_nature)
 {
 	char *maps = connect_read_text("/proc/self/maps");
 	uint64_t at = address, end = address + bytes;
 
-	if (!maps)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!maps) {
+		touch(address, bytes, ret_nature);
+		return;
+	}
 	*ret_nature = (struct pages_nature){true, true, true, true};
 	for (const char *line = maps; line && at < end; line = maps_next_line(line))
 		look_at_line(line, &at, end, ret_nature);
 	if (at < end)
 		*ret_nature = (struct pages_nature){0};
 	free(maps);
-	return CUDA_SUCCESS;
 }
 
 /*

@@ -31,8 +31,8 @@ struct pages_nature {
 	bool shared;	/* with others, readable and writable */
 };
 
-/** CUDA_ERROR_OUT_OF_MEMORY: no memory, or no /proc. */
-CUresult pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_nature);
+/** Without /proc, or the memory to read it, pages are neither anonymous nor shared. */
+void pages_look(uint64_t address, uint64_t bytes, struct pages_nature *ret_nature);
 
 /**
  * Whole pages: replaces anonymous pages by shared pages, with their contents.

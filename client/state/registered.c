@@ -71,12 +71,12 @@ static CUresult share_pages(const struct range *range, uint64_t *ret_address)
 	struct whole whole = whole_of(range);
 	struct pages_nature nature;
 	uint64_t behind;
-	CUresult r = pages_look(whole.begin, whole.bytes, &nature);
+	CUresult r;
 
-	if (r == CUDA_SUCCESS)
-		r = nature.anonymous ? share_own(&whole, &behind)
-		    : nature.shared  ? share_file(&whole, &behind)
-				     : CUDA_ERROR_NOT_SUPPORTED;
+	pages_look(whole.begin, whole.bytes, &nature);
+	r = nature.anonymous ? share_own(&whole, &behind)
+	    : nature.shared  ? share_file(&whole, &behind)
+			     : CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
 		*ret_address = behind + (range->address - whole.begin);
 	return r;
@@ -112,10 +112,8 @@ CUresult registered_share(const struct range *range, uint64_t *ret_address)
 static CUresult check(const struct range *range)
 {
 	struct pages_nature nature;
-	CUresult r = pages_look(range->address, range->bytes, &nature);
 
-	if (r != CUDA_SUCCESS)
-		return r;
+	pages_look(range->address, range->bytes, &nature);
 	return nature.readable && (nature.writable || range->flags & CU_MEMHOSTREGISTER_READ_ONLY)
 		       ? CUDA_SUCCESS
 		       : CUDA_ERROR_INVALID_VALUE;

@@ -515,6 +515,24 @@ TEST(process, a_program_without_descriptors_keeps_its_session)
 
 /* ---- places ---- */
 
+/* Memory of its own, memory for reading, none. */
+static void check_registrations(CUdeviceptr word)
+{
+	static const uint32_t kept[2048] = {7};
+	const size_t bytes = 8192;
+	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	*(uint32_t *)own = 7;
+	ck_cuda(cuMemHostRegister_v2(own, bytes, 0));
+	ck_cuda(cuMemcpyHtoD_v2(word, own, 4));
+	ck_cuda(cuMemHostUnregister(own));
+	munmap(own, bytes);
+	ck_assert_int_eq(cuMemHostRegister_v2(own, bytes, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemHostRegister_v2((void *)(uintptr_t)kept, 4, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemHostRegister_v2((void *)(uintptr_t)kept, 4, CU_MEMHOSTREGISTER_READ_ONLY));
+	ck_cuda(cuMemHostUnregister((void *)(uintptr_t)kept));
+}
+
 /* In the service's folder there is nothing but its socket. */
 static int live_without_proc(int unused)
 {
@@ -527,7 +545,8 @@ static int live_without_proc(int unused)
 		return 2;
 	driver_attach();
 	word = device_words(1, 0);
-	return word_at(word) != 0;
+	check_registrations(word);
+	return word_at(word) != 7;
 }
 
 /* Only root can go there. */
