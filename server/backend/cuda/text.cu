@@ -38,8 +38,10 @@ struct ring {
  * write. */
 #define TOLD_TRIES    40
 #define TOLD_NS	      500000
-/* What the first warp of each multiprocessor is ahead of the others. */
+/* What the first warp of each multiprocessor is ahead of the others, and how many times that a thread
+ * gives the others before its trap. A sleep may last twice as long as is said. */
 #define AHEAD_NS      1000000
+#define BEHIND_TRIES  4
 
 struct writer {
 	struct ring *ring;
@@ -235,6 +237,15 @@ static __device__ __forceinline__ void let_others_tell(const struct ring *ring)
 		asm volatile("nanosleep.u32 %0;" : : "n"(TOLD_NS));
 }
 
+/* Who has written a record leaves time for those that are behind, as the trap stops them all: of a
+ * small grid each thread's line is read. Those who fill the ring let nobody write more. */
+static __device__ __forceinline__ void let_others_write(const struct ring *ring)
+{
+#pragma unroll 1
+	for (int i = 0; i < BEHIND_TRIES && *(const volatile uint64 *)&ring->asserted <= ring->bytes / 2; i++)
+		asm volatile("nanosleep.u32 %0;" : : "n"(AHEAD_NS));
+}
+
 /* The condition, the file and the function behind the numbers. */
 static __device__ __forceinline__ void put_assertion(struct writer &writer, const char *condition, const char *file,
 	uint32 line, const char *function)
@@ -277,6 +288,7 @@ extern "C" __device__ void frmps_assertfail(
 	if (writer.writes) {
 		finish(writer, start, KIND_ASSERT);
 		*(volatile uint64 *)&writer.ring->told = 1;
+		let_others_write(writer.ring);
 	} else {
 		let_others_tell(writer.ring);
 	}
