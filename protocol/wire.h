@@ -99,6 +99,9 @@ struct wire_export {
 /* The name of the memfds behind the service's pinned memory. */
 #define WIRE_HOST_NAME "frmps-host"
 
+/* The length of a file of MakeFile, and the most that a program puts there. */
+#define WIRE_FILE_BYTES (UINT64_C(4) << 30)
+
 #include "protocol/wire_messages.h"
 
 /* Outcomes. */

@@ -1,9 +1,9 @@
 // Sizes of module images, and their copies for the service. Runs on the program's threads and owns
 // nothing.
 //
-// Invariant: only write(2) into the memfd reads bytes of the program; the call returns EFAULT where
-// memory ends. Measurements read the memfd; the final copy is made last and replaces those scratch
-// bytes. If a program changes an image during the call, the copy has whatever was there; the
+// Invariant: only the kernel reads bytes of the program, for the memfd (file_fill()), and stops
+// where memory ends. Measurements read the memfd; the final copy is made last and replaces those
+// scratch bytes. If a program changes an image during the call, the copy has whatever was there; the
 // service checks it again.
 
 #include "client/state/image.h"
@@ -14,10 +14,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/link/control.h"
+#include "client/state/file.h"
 #include "client/state/image_kinds.h"
 #include "client/state/log.h"
 #include "client/state/uncancelled.h"
@@ -47,24 +47,9 @@ struct source {
  * thousand sections. */
 #define ELF_ENTRIES_MAX (UINT64_C(1) << 20)
 
-/*
- * Lets the kernel read memory that may end anywhere. Makes the bare system call, because a
- * sanitizer in the program intercepts the C library's function and would stop the program over
- * bytes that are only measured.
- */
-static ssize_t write_unchecked(int fd, const void *at, size_t size, uint64_t offset)
-{
-	ssize_t n;
-
-	do
-		n = syscall(SYS_pwrite64, fd, at, size, (off_t)offset);
-	while (n < 0 && errno == EINTR);
-	return n;
-}
-
 static size_t probe(int scratch, const void *at, void *buffer, size_t size)
 {
-	ssize_t n = write_unchecked(scratch, at, size, 0);
+	ssize_t n = file_fill(scratch, at, size, 0);
 
 	if (n <= 0)
 		return 0;
@@ -289,19 +274,11 @@ static CUresult unwrap(int scratch, const void **code, bool *ret_relocatable)
 	return CUDA_SUCCESS;
 }
 
-static CUresult write_all(int fd, const uint8_t *at, uint64_t bytes)
+static CUresult write_all(int fd, const void *at, uint64_t bytes)
 {
-	uint64_t done = 0;
-
-	while (done < bytes) {
-		uint64_t rest = bytes - done;
-		ssize_t n = write_unchecked(fd, at + done, rest < (1u << 30) ? (size_t)rest : 1u << 30, done);
-
-		if (n <= 0)
-			return n < 0 && errno == EFAULT ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
-		done += (uint64_t)n;
-	}
-	return CUDA_SUCCESS;
+	if (file_fill(fd, at, bytes, 0) == (ssize_t)bytes)
+		return CUDA_SUCCESS;
+	return errno == EFAULT ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult seal(int fd, uint64_t bytes)
@@ -354,11 +331,11 @@ static CUresult copy_file(int from, int to, uint64_t *ret_bytes)
 			break;
 		if (bytes + (uint64_t)n >= IMAGE_BYTES_MAX)
 			return CUDA_ERROR_INVALID_IMAGE;
-		if (pwrite(to, chunk, (size_t)n, (off_t)bytes) != n)
+		if (file_fill(to, chunk, (size_t)n, bytes) != n)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		bytes += (uint64_t)n;
 	}
-	if (pwrite(to, "", 1, (off_t)bytes) != 1)
+	if (file_fill(to, "", 1, bytes) != 1)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_bytes = bytes + 1;
 	return CUDA_SUCCESS;

@@ -24,12 +24,12 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
 
 /* Longer images are refused. */
-#define IMAGE_BYTES_MAX (UINT64_C(4) << 30)
+#define IMAGE_BYTES_MAX WIRE_FILE_BYTES
 
 struct control_answer;
-struct wire_message;
 
 struct image {
 	int fd;	       /* memfd, sealed against every change, close-on-exec; -1: none */

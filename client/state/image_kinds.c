@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/state/file.h"
 #include "protocol/fatbin.h"
 
 struct image_kinds image_left_out;
@@ -31,7 +32,7 @@ static bool move_down(int fd, uint64_t from, uint64_t to, uint64_t bytes)
 	while (bytes > 0 && from != to) {
 		size_t n = bytes < sizeof(chunk) ? (size_t)bytes : sizeof(chunk);
 
-		if (!read_at(fd, from, chunk, n) || pwrite(fd, chunk, n, (off_t)to) != (ssize_t)n)
+		if (!read_at(fd, from, chunk, n) || file_fill(fd, chunk, n, to) != (ssize_t)n)
 			return false;
 		from += n;
 		to += n;
@@ -79,8 +80,8 @@ static CUresult shorten(int fd, struct fatbin_header *header, uint64_t *bytes)
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	header->payload_bytes = to - header->header_bytes;
 	*bytes = to;
-	return pwrite(fd, header, sizeof(*header), 0) == sizeof(*header) ? CUDA_SUCCESS
-									 : CUDA_ERROR_OUT_OF_MEMORY;
+	return file_fill(fd, header, sizeof(*header), 0) == sizeof(*header) ? CUDA_SUCCESS
+									    : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult image_leave_out(int fd, uint64_t *bytes)

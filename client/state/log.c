@@ -5,8 +5,6 @@
 #include "client/state/log.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/state/file.h"
 #include "client/state/logbook.h"
 
 /* The stored level is client_log_level plus 1: 0 means "not read yet", 1 means "off". */
@@ -41,29 +40,6 @@ static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_l
 	return begin + (size_t)length + 1;
 }
 
-/* A short or failed write loses log text, never work of the program. A closed pipe does not end the
- * program: this discards the resulting SIGPIPE. */
-static void put(const char *line, size_t length)
-{
-	static const struct timespec at_once;
-	sigset_t broken, before, pending;
-	ssize_t written;
-	int cancelable;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-	sigemptyset(&broken);
-	sigaddset(&broken, SIGPIPE);
-	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &broken, &before);
-	do
-		written = write(STDERR_FILENO, line, length);
-	while (written < 0 && errno == EINTR);
-	if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-		sigtimedwait(&broken, NULL, &at_once);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_setcancelstate(cancelable, NULL);
-}
-
 /* Return: -1 for an unknown value */
 static int level_of(const char *text)
 {
@@ -85,7 +61,7 @@ static void complain(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	put(line, line_make(line, format, arguments));
+	file_write(STDERR_FILENO, line, line_make(line, format, arguments), FILE_HERE);
 	va_end(arguments);
 	errno = saved;
 }
@@ -121,6 +97,6 @@ void client_log(enum client_log_level level, const char *format, ...)
 	if (level == CLIENT_LOG_ERROR)
 		logbook_note(line + PREFIX, length - PREFIX - 1);
 	if (is_enabled(level))
-		put(line, length);
+		file_write(STDERR_FILENO, line, length, FILE_HERE);
 	errno = saved;
 }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/state/file.h"
 #include "client/state/ipc.h"
 #include "client/state/mempool.h"
 #include "client/state/ranges.h"
@@ -129,7 +130,7 @@ static int write_file(const struct name *name)
 
 	if (fd < 0)
 		return -1;
-	if (uncancelled_write(fd, name, sizeof(*name)) == sizeof(*name) && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+	if (file_write(fd, name, sizeof(*name), 0) == sizeof(*name) && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
 		return fd;
 	uncancelled_close(fd);
 	return -1;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "server/loop/shared_fd.h"
 #include "server/session/taking.h"
@@ -66,9 +67,19 @@ static unsigned make_room(struct uploads *uploads, uint32_t epoch, uint64_t *ret
 	return i;
 }
 
+/* Where the daemon may not make files so long (RLIMIT_FSIZE), this one grows as it is written. */
+static int make_file(void)
+{
+	int fd = memfd_create("frmps-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd >= 0)
+		(void)!ftruncate(fd, (off_t)WIRE_FILE_BYTES);
+	return fd;
+}
+
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number)
 {
-	struct shared_fd *file = shared_fd_new(memfd_create("frmps-upload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	struct shared_fd *file = shared_fd_new(make_file());
 	unsigned i;
 
 	if (!file)

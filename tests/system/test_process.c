@@ -442,6 +442,46 @@ static int run_out_of_memory(int unused)
 }
 #endif
 
+/* Modules, fat binaries with text and descriptions of graphs go to the service in files of its
+ * own. */
+static int work_without_files(int unused)
+{
+	const struct rlimit none = {0, 0};
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS")), *source = kernels_source("");
+	CUmodule module;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUdeviceptr p;
+	CUstream stream;
+	uint32_t word = 0;
+
+	(void)unused;
+	setrlimit(RLIMIT_FSIZE, &none);
+	driver_open();
+	ck_cuda(cuModuleLoadData(&module, image));
+	ck_cuda(cuModuleUnload(module));
+	if (!is_native())
+		ck_cuda(cuModuleLoadData(&module, source));
+	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_KERNELS")));
+	p = device_words(1000, 1);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemsetD32Async(p, 5, 1000, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemcpyDtoH_v2(&word, p + 4 * 999, 4));
+	free(source);
+	free(image);
+	return word != 5;
+}
+
+TEST(process, a_program_that_may_write_no_files_works)
+{
+	ck_assert_int_eq(exit_status(spawn(work_without_files, 0)), 0);
+}
+
 /* There are numbers left for so many more. */
 static void leave_descriptors(const struct rlimit *limit, int count)
 {
