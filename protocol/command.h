@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Version of everything in this directory: must be equal on both sides. */
-#define FRMPS_PROTOCOL_MAJOR 4u
+#define FRMPS_PROTOCOL_MAJOR 5u
 
 /* Start and size of each record are multiples of this. */
 #define FRMPS_RECORD_ALIGN 16u

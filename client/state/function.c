@@ -65,15 +65,32 @@ static bool decode_params(
 	return true;
 }
 
+/* Values of a description without parameters: their number, the attributes, the size of a block and
+ * that of a cluster. */
+#define DESCRIPTION_VALUES (1 + CU_FUNC_ATTRIBUTE_MAX + 3 + 1)
+
+static void decode_attributes(struct client_function *function, const uint64_t *values)
+{
+	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i)
+		function->attributes[i] = (int32_t)values[i];
+	for (uint32_t i = 0; i < 3; ++i)
+		function->only_block[i] = (uint32_t)values[CU_FUNC_ATTRIBUTE_MAX + i];
+	function->max_cluster = (uint32_t)values[CU_FUNC_ATTRIBUTE_MAX + 3];
+	function->has_cluster = function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] > 0;
+	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+	function->granted_clusters =
+		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
+}
+
 CUresult function_decode(struct client_function *function, const struct wire_u64s *values)
 {
 	struct function_param *params = NULL;
 	uint64_t count;
 
-	if (values->count < 1 + CU_FUNC_ATTRIBUTE_MAX)
+	if (values->count < DESCRIPTION_VALUES)
 		return CUDA_ERROR_UNKNOWN;
 	count = values->at[0];
-	if (count > FRMPS_ARGUMENT_MAX || values->count != 1 + 2 * count + CU_FUNC_ATTRIBUTE_MAX)
+	if (count > FRMPS_ARGUMENT_MAX || values->count != DESCRIPTION_VALUES + 2 * count)
 		return CUDA_ERROR_UNKNOWN;
 	if (count > 0) {
 		params = calloc(count, sizeof(*params));
@@ -86,11 +103,7 @@ CUresult function_decode(struct client_function *function, const struct wire_u64
 	}
 	function->params = params;
 	function->param_count = (uint32_t)count;
-	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i)
-		function->attributes[i] = (int32_t)values->at[1 + 2 * count + i];
-	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
-	function->granted_clusters =
-		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
+	decode_attributes(function, values->at + 1 + 2 * count);
 	return CUDA_SUCCESS;
 }
 
@@ -210,7 +223,7 @@ static CUresult send_attribute(struct client_function *function, uint32_t attrib
 
 /* The attributes that programs may set, and their values. The service checks limits of the
  * device. */
-static bool may_set(int attribute, int32_t value)
+static bool may_set(const struct client_function *function, int attribute, int32_t value)
 {
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -220,7 +233,7 @@ static bool may_set(int attribute, int32_t value)
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-		return value >= 0;
+		return function->has_cluster ? value == function->attributes[attribute] : value >= 0;
 	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
 		return value == 0 || value == 1;
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
@@ -246,7 +259,7 @@ CUresult function_set_attribute(struct client_function *function, int attribute,
 	int32_t *grant = granted(function, attribute);
 	CUresult result;
 
-	if (!may_set(attribute, value))
+	if (!may_set(function, attribute, value))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (function->attributes[attribute] == value)
 		return CUDA_SUCCESS;
@@ -297,7 +310,7 @@ CUresult function_follow(struct client_function *function, const struct client_f
 	if (function->followed == revision)
 		return CUDA_SUCCESS;
 	for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && result == CUDA_SUCCESS; ++i)
-		if (may_set(i, kernel->attributes[i]))
+		if (may_set(function, i, kernel->attributes[i]))
 			result = function_set_attribute(function, i, kernel->attributes[i]);
 	if (result == CUDA_SUCCESS)
 		result = function_set_cache_config(function, kernel->cache_config);
@@ -329,7 +342,7 @@ static CUresult restore(struct client_function *function, const struct client_fu
 	function->granted_clusters = fresh->granted_clusters;
 	word_set(&function->launched, 0);
 	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX && result == CUDA_SUCCESS; ++i)
-		if (may_set((int)i, function->attributes[i]))
+		if (may_set(function, (int)i, function->attributes[i]))
 			result = restore_attribute(function, fresh, i);
 	if (result == CUDA_SUCCESS && function->cache_config != CU_FUNC_CACHE_PREFER_NONE)
 		result = send_attribute(function, FUNCTION_ATTRIBUTE_CACHE, function->cache_config);

@@ -53,6 +53,9 @@ struct client_function {
 	uint32_t max_threads;		     /* per block, of the kernel and the device */
 	struct session *session;
 	uint32_t max_grid[3], max_block[3];
+	uint32_t only_block[3];			   /* the only size of a block; 0: any */
+	uint32_t max_cluster;			   /* blocks; 0: the device's */
+	bool has_cluster;			   /* was compiled for clusters of one size */
 	int32_t attributes[CU_FUNC_ATTRIBUTE_MAX]; /* the program's values */
 	int32_t granted_shared,
 		granted_clusters; /* permissions at the service, never below the program's values */

@@ -3,8 +3,8 @@
 //
 // Invariant: only the kernel reads bytes of the program, for the memfd (file_fill()), and stops
 // where memory ends. Measurements read the memfd; the final copy is made last and replaces those
-// scratch bytes. If a program changes an image during the call, the copy has whatever was there; the
-// service checks it again.
+// scratch bytes. If a program changes an image during the call, the copy has whatever was there;
+// the service checks it again.
 
 #include "client/state/image.h"
 

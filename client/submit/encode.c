@@ -88,30 +88,32 @@ static struct dim own_clusters(const struct client_function *function)
 		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]};
 }
 
-/* Checks the launch's cluster size, the kernel's own, and the grid. No attribute has the limit of a
- * kernel with .maxclusterrank, so the service checks that. */
+/* Checks the launch's cluster size, the kernel's own, and the grid. */
 static CUresult check_clusters(const struct launch *launch)
 {
-	const int32_t *attributes = launch->function->attributes;
-	const struct dim own = own_clusters(launch->function);
+	const struct client_function *function = launch->function;
+	const int32_t *attributes = function->attributes;
+	const struct dim own = own_clusters(function);
 	bool large = attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0;
+	uint32_t blocks, most = large ? CLUSTER_MAX : CLUSTER_PORTABLE;
 	struct dim cluster = {0, 0, 0}, preferred = {0, 0, 0};
-	uint32_t blocks;
 
 	read_clusters(launch, &cluster, &preferred);
 	if (is_set(own) && is_set(cluster) && memcmp(&own, &cluster, sizeof(own)) != 0)
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-	if (is_set(own))
-		cluster = own;
+	/* The kernel's own size does not do. */
 	if (is_set(preferred) && !fits_preferred(preferred, cluster))
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	if (is_set(own))
+		cluster = own;
 	if (!is_set(cluster))
 		return attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]
 			       ? CUDA_ERROR_INVALID_CLUSTER_SIZE
 			       : CUDA_SUCCESS;
 	blocks = cluster_blocks(cluster);
-	if (blocks == 0 || blocks > (large ? CLUSTER_MAX : CLUSTER_PORTABLE) ||
-		!divides(cluster, launch->grid))
+	if (function->max_cluster)
+		most = function->max_cluster;
+	if (blocks == 0 || blocks > most || !divides(cluster, launch->grid))
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	return CUDA_SUCCESS;
 }
@@ -149,6 +151,9 @@ CUresult encode_check(const struct launch *launch)
 	threads = (uint64_t)launch->block[0] * launch->block[1];
 	if (threads > function->max_threads || threads * launch->block[2] > function->max_threads)
 		return block_error(function, threads > UINT32_MAX ? threads : threads * launch->block[2]);
+	if (__builtin_expect(function->only_block[0], 0) &&
+		memcmp(launch->block, function->only_block, sizeof(launch->block)) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (__builtin_expect(may_cluster(launch), 0)) {
 		CUresult result = check_clusters(launch);
 
@@ -259,9 +264,18 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 
 /* False for attributes that have no effect or are a flag of the record; events have a record
  * each. */
-static bool is_sent(CUlaunchAttributeID id)
+static bool is_sent(const CUlaunchAttribute *attribute)
 {
-	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !is_event(id);
+	switch (attribute->id) {
+	case CU_LAUNCH_ATTRIBUTE_IGNORE:
+	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+		return false;
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+		return attribute->value.clusterDim.x || attribute->value.clusterDim.y ||
+		       attribute->value.clusterDim.z;
+	default:
+		return !is_event(attribute->id);
+	}
 }
 
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count)
@@ -278,7 +292,7 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 			launch->cooperative = attributes[i].value.cooperative != 0;
 		launch->event_count += is_event(attributes[i].id);
-		if (is_sent(attributes[i].id) && sent++ == FRMPS_ATTRIBUTE_MAX)
+		if (is_sent(&attributes[i]) && sent++ == FRMPS_ATTRIBUTE_MAX)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	launch->attributes = attributes;
@@ -319,7 +333,7 @@ static void write_attributes(const struct launch *launch, struct frmps_launch_at
 	uint32_t written = 0;
 
 	for (uint32_t i = 0; i < launch->attribute_total && written < launch->attribute_count; ++i)
-		if (is_sent(launch->attributes[i].id))
+		if (is_sent(&launch->attributes[i]))
 			encode_attribute(&launch->attributes[i], &at[written++]);
 	memset(at + written, 0, (launch->attribute_count - written) * sizeof(*at));
 }

@@ -70,12 +70,19 @@ struct backend_device {
 /* More than an executor makes, unless an operator changes partitions again and again (cap.c). */
 #define BACKEND_SM_GROUPS_MAX 512u
 
+/* The shapes of launches that a kernel allows, which no attribute of the driver's says. */
+struct backend_shape {
+	uint32_t block[3];     /* the only size of a block; 0: any */
+	uint32_t cluster_most; /* blocks of a cluster; 0: as many as the device allows */
+};
+
 /* Parameter layout and attributes of a kernel. A truncated copy may end after the last parameter:
  * nobody reads beyond param_count. */
 struct backend_function_info {
 	uint32_t param_count;
 	uint32_t argument_bytes; /* end of the last parameter */
 	int32_t attributes[BACKEND_FUNC_ATTRS];
+	struct backend_shape shape;
 	struct {
 		uint32_t offset, size;
 	} params[BACKEND_PARAMS_MAX];

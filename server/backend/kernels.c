@@ -37,8 +37,6 @@
 #define RESERVED_NAME	".nv.reservedSmem"
 #define SHARED_MAX	49152
 
-/* Section types. */
-#define TYPE_INFO UINT32_C(0x70000000)
 /* Attributes: of the module, pairs; of a kernel. */
 #define INFO_FRAME	      0x11u
 #define INFO_LEAST_STACK      0x12u
@@ -51,6 +49,7 @@
 #define INFO_PARAMETER_LONG   0x45u
 #define INFO_CLUSTER	      0x3du
 #define INFO_EXPLICIT_CLUSTER 0x3eu
+#define INFO_MOST_CLUSTER     0x3fu
 #define INFO_BARRIERS	      0x4cu
 #define FORMAT_BYTE	      2u
 #define FORMAT_SIZED	      4u
@@ -271,13 +270,30 @@ static int32_t threads_of(const uint8_t *at)
 	return threads < 1024 ? (int32_t)threads : 1024;
 }
 
+static void note_shape(struct backend_shape *shape, const struct record *record)
+{
+	if (record->attribute == INFO_THREADS && record->bytes == 12)
+		for (unsigned i = 0; i < 3; i++)
+			shape->block[i] = word_at(record->at + 4 * i);
+	if (record->attribute == INFO_MOST_CLUSTER && record->bytes == 4)
+		shape->cluster_most = word_at(record->at);
+}
+
+void kernels_shape(const uint8_t *info, uint64_t bytes, struct backend_shape *ret_shape)
+{
+	const uint8_t *end = info + bytes;
+	struct record record;
+
+	while (next_record(&info, end, &record))
+		note_shape(ret_shape, &record);
+}
+
 static void note_of_kernel(struct kernels_kernel *kernel, const struct record *record)
 {
 	int32_t *attributes = kernel->attributes;
 
 	switch (record->attribute) {
 	case INFO_MOST_THREADS:
-	case INFO_THREADS:
 		if (record->bytes == 12)
 			attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = threads_of(record->at);
 		break;
@@ -293,7 +309,6 @@ static void note_of_kernel(struct kernels_kernel *kernel, const struct record *r
 	case INFO_CLUSTER:
 		if (record->bytes != 12 || !word_at(record->at))
 			break;
-		attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
 		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = (int32_t)word_at(record->at);
 		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = (int32_t)word_at(record->at + 4);
 		attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = (int32_t)word_at(record->at + 8);
@@ -317,8 +332,10 @@ static void read_kernel_info(
 		return;
 	kernel->info = (uint32_t)section->sh_offset;
 	kernel->info_bytes = (uint32_t)section->sh_size;
-	while (next_record(&at, end, &record))
+	while (next_record(&at, end, &record)) {
 		note_of_kernel(kernel, &record);
+		note_shape(&kernel->shape, &record);
+	}
 	if (at != end)
 		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 }
@@ -435,11 +452,11 @@ static void read_sections(struct kernels *kernels, const uint32_t *owners)
 	for (uint64_t i = 1; !kernels->why && i < kernels->elf.count; i++) {
 		Elf64_Shdr section = elf_section(&kernels->elf, i);
 		struct kernels_kernel *kernel =
-			section.sh_type == TYPE_INFO ? owner_of(kernels, &section, owners) : NULL;
+			section.sh_type == KERNELS_INFO ? owner_of(kernels, &section, owners) : NULL;
 
 		if (kernel)
 			read_kernel_info(kernels, &section, kernel);
-		else if (section.sh_type == TYPE_INFO && !section.sh_info)
+		else if (section.sh_type == KERNELS_INFO && !section.sh_info)
 			read_module_info(kernels, &section, owners);
 	}
 }
@@ -1004,6 +1021,7 @@ bool kernels_parameters(const struct kernels *kernels, const struct kernels_kern
 	}
 	ret_info->param_count = count;
 	memcpy(ret_info->attributes, kernel->attributes, sizeof(ret_info->attributes));
+	ret_info->shape = kernel->shape;
 	return true;
 }
 

@@ -50,6 +50,7 @@ struct kernels_kernel {
 	bool is_named; /* something has the address of its code: the code needs a place before parts are
 			* filled */
 	int32_t attributes[BACKEND_FUNC_ATTRS];
+	struct backend_shape shape;
 };
 
 /* A variable's section, or a function's code that kernels call. */
@@ -90,6 +91,11 @@ struct kernels {
  */
 CUresult kernels_open(struct kernels *ret, const uint8_t *cubin, size_t bytes);
 void kernels_close(struct kernels *kernels);
+
+/* Type of the sections with attributes: of a kernel, whose code sh_info names, or of the module. */
+#define KERNELS_INFO UINT32_C(0x70000000)
+/** What such a section of a kernel, any bytes, demands of launches. @ret_shape: all zero before */
+void kernels_shape(const uint8_t *info, uint64_t bytes, struct backend_shape *ret_shape);
 
 /** NULL: there is no kernel of that name. */
 const struct kernels_kernel *kernels_find(const struct kernels *kernels, const char *name);

@@ -73,6 +73,7 @@ struct host_kernel {
 	uint32_t param_count;
 	const struct host_param *params; /* ascending, disjoint */
 	bool keeps;			 /* writes the module's variables */
+	uint32_t block[3];		 /* the only size of its blocks; 0: any */
 };
 
 struct host_kernel_table {
@@ -117,13 +118,24 @@ struct host_moved_table {
 	}
 #define HOST_KERNEL_ROW(function, list, count, keeps)                                                        \
 	{                                                                                                    \
-#function, function, (uint32_t)(count), list, keeps                                          \
+#function, function, (uint32_t)(count), list, keeps,                                         \
+		{                                                                                            \
+			0, 0, 0                                                                              \
+		}                                                                                            \
 	}
 #define HOST_KERNEL(function, list) HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), false)
 #define HOST_KERNEL_PLAIN(function) HOST_KERNEL_ROW(function, NULL, 0, false)
 /* A kernel that writes the module's variables. */
 #define HOST_KERNEL_KEEPS(function, list)                                                                    \
 	HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), true)
+/* A kernel whose blocks have one size. */
+#define HOST_KERNEL_SHAPED(function, list, ...)                                                              \
+	{                                                                                                    \
+#function, function, sizeof(list) / sizeof((list)[0]), list, false,                          \
+		{                                                                                            \
+			__VA_ARGS__                                                                          \
+		}                                                                                            \
+	}
 #define HOST_GLOBAL(variable)                                                                                \
 	{                                                                                                    \
 #variable, &(variable), sizeof(variable)                                                     \

@@ -51,7 +51,10 @@ CUresult host_launch_check(const struct backend_launch *launch)
 {
 	const struct host_function *function = host_function(launch->function);
 
-	if (!dims_fit(launch->grid, launch->block) || launch->argument_bytes < function->argument_bytes ||
+	if (!dims_fit(launch->grid, launch->block) ||
+		(function->kernel->block[0] &&
+			memcmp(launch->block, function->kernel->block, sizeof(launch->block)) != 0) ||
+		launch->argument_bytes < function->argument_bytes ||
 		launch->shared_bytes >
 			(uint32_t)function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
 		return CUDA_ERROR_INVALID_VALUE;

@@ -331,6 +331,8 @@ CUresult host_function_find(struct backend_module *module, const char *name, boo
 	}
 	ret_info->argument_bytes = function->argument_bytes;
 	memcpy(ret_info->attributes, function->attributes, sizeof(ret_info->attributes));
+	ret_info->shape = (struct backend_shape){.cluster_most = 0};
+	memcpy(ret_info->shape.block, function->kernel->block, sizeof(ret_info->shape.block));
 	*ret_function = (struct backend_function *)(void *)function;
 	return CUDA_SUCCESS;
 }

@@ -72,6 +72,12 @@ static void count_up(const struct host_grid *grid, const struct host_block_index
 	atomic_fetch_add(HOST_POINTER(_Atomic uint32_t, params[0]), HOST_VALUE(uint32_t, params[1]));
 }
 
+/* Its blocks have 32 by 2 threads. */
+static void count_shaped(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	count_up(grid, block, params);
+}
+
 /* What kernels do with cudaGraphSetConditional(). */
 static void decide(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
@@ -407,7 +413,8 @@ static const struct host_param crash_when_told_list[] = {
 	P(crash_when_told, words), P(crash_when_told, address)};
 
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
-	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list), HOST_KERNEL(decide, decide_list),
+	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
+	HOST_KERNEL_SHAPED(count_shaped, count_up_list, 32, 2, 1), HOST_KERNEL(decide, decide_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(count_beside, count_beside_list), HOST_KERNEL(count_beside_wrong, count_beside_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),

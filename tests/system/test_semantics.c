@@ -9,6 +9,7 @@
 
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/graphs.h"
 #include "tests/system/program.h"
 
 TEST(semantics, device_is_described)
@@ -345,6 +346,50 @@ TEST(semantics, wrong_calls_are_refused_at_the_call)
 	ck_assert_int_eq(launch("fill", 0, 1, NULL, arguments), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_ne(cuModuleLoadData(&module, "this is no image"), CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
+}
+
+static CUresult launch_shaped(
+	CUstream stream, unsigned x, unsigned y, CUdeviceptr word, CUgraph graph, CUgraphNode *node)
+{
+	uint32_t by = 1;
+	void *arguments[] = {&word, &by};
+	CUDA_KERNEL_NODE_PARAMS params = kernel_params("count_shaped", 1, x, arguments);
+
+	params.blockDimY = y;
+	if (graph)
+		return cuGraphAddKernelNode_v2(node, graph, NULL, 0, &params);
+	return cuLaunchKernel(kernel("count_shaped"), 1, 1, 1, x, y, 1, 0, stream, arguments, NULL);
+}
+
+/* At the call, and nothing of it is left behind. */
+TEST(semantics, a_kernel_with_blocks_of_one_size_has_no_others)
+{
+	static const unsigned others[][2] = {{64, 1}, {32, 1}, {2, 32}, {32, 3}, {16, 4}, {1, 1}};
+	CUgraphNode node;
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+	size_t count = 9;
+
+	driver_open();
+	word = device_words(1, 0);
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		unsigned x = others[i][0], y = others[i][1];
+
+		ck_assert_int_eq(launch_shaped(stream, x, y, word, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(launch_shaped(NULL, x, y, word, graph, &node), CUDA_ERROR_INVALID_VALUE);
+	}
+	ck_cuda(cuGraphGetNodes(graph, NULL, &count));
+	ck_assert_uint_eq(count, 0);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(launch_shaped(stream, 32, 2, word, NULL, NULL));
+	ck_cuda(launch_shaped(NULL, 32, 2, word, graph, &node));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 1);
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 2);
 }
 
 TEST(semantics, too_much_memory_is_an_error_and_no_more)

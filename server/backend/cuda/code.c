@@ -10,49 +10,86 @@
 
 #include "protocol/hash.h"
 #include "server/backend/elf.h"
+#include "server/backend/kernels.h"
 #include "server/grow.h"
 #include "server/log.h"
 #include "server/search.h"
 
 #define TEXT ".text."
 
-/* ---- lengths ---- */
+/* ---- facts ---- */
 
-struct code_length {
+struct code_fact {
 	uint64_t name, bytes; /* name: the hash of the name */
+	struct backend_shape shape;
 };
 
-/* Two kernels of one module with the same hash count as the shorter. */
+/* Two kernels of one module with the same hash count as the shorter, without a shape. */
 static uint64_t hash(const char *text)
 {
 	return hash_add(HASH_START, text, strlen(text));
 }
 
-static void add_length(struct code_lengths *lengths, uint64_t name, uint64_t bytes)
+static void add_fact(struct code_facts *facts, struct code_fact fact)
 {
 	/* Otherwise the kernel is unknown. */
-	if (grow(&lengths->at, lengths->count, &lengths->room, sizeof(*lengths->at)))
-		lengths->at[lengths->count++] = (struct code_length){name, bytes};
+	if (grow(&facts->at, facts->count, &facts->room, sizeof(*facts->at)))
+		facts->at[facts->count++] = fact;
 }
 
 /* By name, the shortest first. */
-static int compare_lengths(const void *a, const void *b)
+static int compare_facts(const void *a, const void *b)
 {
-	const struct code_length *one = a, *other = b;
+	const struct code_fact *one = a, *other = b;
 
 	if (one->name != other->name)
 		return one->name < other->name ? -1 : 1;
 	return one->bytes < other->bytes ? -1 : one->bytes > other->bytes;
 }
 
-void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes)
+/* By the section of a kernel's code: the section with its attributes; 0: none. NULL without
+ * memory. */
+static uint32_t *find_infos(const struct elf *elf)
 {
+	uint32_t *infos = calloc(elf->count, sizeof(*infos));
+
+	for (uint64_t i = 0; infos && i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i);
+
+		if (section.sh_type == KERNELS_INFO && section.sh_info < elf->count)
+			infos[section.sh_info] = (uint32_t)i;
+	}
+	return infos;
+}
+
+/* @left: bytes that may still be looked at, as sections may overlap */
+static struct backend_shape shape_of(
+	const struct elf *elf, const uint32_t *infos, uint64_t index, uint64_t *left)
+{
+	struct backend_shape shape = {.cluster_most = 0};
+	Elf64_Shdr info;
+
+	if (!infos || !infos[index])
+		return shape;
+	info = elf_section(elf, infos[index]);
+	if (info.sh_size > *left)
+		return shape;
+	*left -= info.sh_size;
+	kernels_shape(elf->image + info.sh_offset, info.sh_size, &shape);
+	return shape;
+}
+
+void code_facts_add(struct code_facts *facts, const uint8_t *cubin, size_t bytes)
+{
+	/* Remaining bytes for names, as names may overlap, and for attributes; a name's length. */
+	uint64_t left = bytes, attributes_left = bytes, length;
+	uint32_t *infos;
 	struct elf elf;
 	Elf64_Shdr names;
-	uint64_t left = bytes, length; /* remaining bytes for names, as names may overlap; a name's length */
 
 	if (!elf_open(cubin, bytes, &elf))
 		return;
+	infos = find_infos(&elf);
 	names = elf_section(&elf, elf.names);
 	for (uint64_t i = 0; i < elf.count; i++) {
 		Elf64_Shdr section = elf_section(&elf, i);
@@ -66,36 +103,57 @@ void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t
 		if (length >= left)
 			break;
 		left -= length + 1;
-		add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
+		add_fact(facts, (struct code_fact){hash(name + strlen(TEXT)), section.sh_size,
+					shape_of(&elf, infos, i, &attributes_left)});
 	}
+	free(infos);
 }
 
-void code_lengths_sort(struct code_lengths *lengths)
+void code_facts_sort(struct code_facts *facts)
 {
-	if (lengths->count)
-		qsort(lengths->at, lengths->count, sizeof(lengths->at[0]), compare_lengths);
+	if (facts->count)
+		qsort(facts->at, facts->count, sizeof(facts->at[0]), compare_facts);
 }
 
-uint64_t code_length(const struct code_lengths *lengths, const char *kernel)
+/* The first of the name. Return: facts->count: there is none */
+static uint32_t find_fact(const struct code_facts *facts, uint64_t name)
 {
-	uint64_t name = hash(kernel);
-	uint32_t from = 0, to = lengths->count;
+	uint32_t from = 0, to = facts->count;
 
 	while (from < to) {
 		uint32_t middle = from + (to - from) / 2;
 
-		if (lengths->at[middle].name < name)
+		if (facts->at[middle].name < name)
 			from = middle + 1;
 		else
 			to = middle;
 	}
-	return from < lengths->count && lengths->at[from].name == name ? lengths->at[from].bytes : 0;
+	return from < facts->count && facts->at[from].name == name ? from : facts->count;
 }
 
-void code_lengths_deinit(struct code_lengths *lengths)
+uint64_t code_length(const struct code_facts *facts, const char *kernel)
 {
-	free(lengths->at);
-	*lengths = (struct code_lengths){0};
+	uint32_t at = find_fact(facts, hash(kernel));
+
+	return at < facts->count ? facts->at[at].bytes : 0;
+}
+
+struct backend_shape code_shape(const struct code_facts *facts, const char *kernel)
+{
+	uint64_t name = hash(kernel);
+	uint32_t first = find_fact(facts, name);
+	struct backend_shape any = {.cluster_most = 0};
+
+	for (uint32_t i = first; i < facts->count && facts->at[i].name == name; i++)
+		if (memcmp(&facts->at[i].shape, &facts->at[first].shape, sizeof(any)) != 0)
+			return any;
+	return first < facts->count ? facts->at[first].shape : any;
+}
+
+void code_facts_deinit(struct code_facts *facts)
+{
+	free(facts->at);
+	*facts = (struct code_facts){0};
 }
 
 /* ---- kernels ---- */

@@ -1,5 +1,5 @@
 // Where the code of kernels lies on the device: which module and kernel a program counter belongs
-// to.
+// to; and what images say of kernels.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CODE_H
 #define FRMPS_SERVER_BACKEND_CUDA_CODE_H
@@ -8,25 +8,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/backend/backend.h"
+
 struct backend_module;
 
-/* The length of the code of each kernel of a module, from its image. */
-struct code_lengths {
-	struct code_length *at;
+/* What the image of a module says of its kernels: the length of the code, and the shape of
+ * launches. */
+struct code_facts {
+	struct code_fact *at;
 	uint32_t count, room;
 };
 
 /**
- * Adds the lengths of a cubin. Of several cubins with the same kernel the shortest counts: the
- * driver may load any. Any bytes; parts that are not understood add nothing. Single thread at a
- * time.
+ * Adds the kernels of a cubin. Of several cubins with the same kernel the driver may load any: the
+ * shortest counts, and the shape only if it is that of all. Any bytes; parts that are not
+ * understood add nothing. Single thread at a time.
  */
-void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes);
+void code_facts_add(struct code_facts *facts, const uint8_t *cubin, size_t bytes);
 /** When all are added, before anybody asks. An image may have very many cubins: not after each. */
-void code_lengths_sort(struct code_lengths *lengths);
+void code_facts_sort(struct code_facts *facts);
 /** Return: bytes; 0: not known. Any thread, while nobody adds. */
-uint64_t code_length(const struct code_lengths *lengths, const char *kernel);
-void code_lengths_deinit(struct code_lengths *lengths);
+uint64_t code_length(const struct code_facts *facts, const char *kernel);
+/** As code_length(). Return: without demands where it is not known */
+struct backend_shape code_shape(const struct code_facts *facts, const char *kernel);
+void code_facts_deinit(struct code_facts *facts);
 
 /* A kernel's code. */
 struct code {

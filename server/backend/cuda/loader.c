@@ -109,7 +109,9 @@ static struct loader_kernel *kernel_new(const struct kernels_kernel *from)
 	kernel->tail_data = malloc(from->tail_bytes + 1);
 	kernel->shared = from->shared;
 	memcpy(kernel->attributes, from->attributes, sizeof(kernel->attributes));
-	kernel->is_plain = !from->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET];
+	kernel->shape = from->shape;
+	kernel->is_plain = !from->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] &&
+			   !from->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
 	if (kernel->tail_data)
 		return kernel;
 	free(kernel);
@@ -518,16 +520,20 @@ static const struct frmps_launch_attribute *find_attribute(const struct backend_
 CUresult loader_check_cluster(const struct loader_kernel *kernel, const CUlaunchAttributeValue *cluster)
 {
 	const int32_t *own = &kernel->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
-	uint64_t blocks = (uint64_t)cluster->clusterDim.x * cluster->clusterDim.y * cluster->clusterDim.z;
+	uint64_t blocks, most = kernel->shape.cluster_most;
 
+	if (!cluster)
+		return own[0] || !kernel->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]
+			       ? CUDA_SUCCESS
+			       : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	if (own[0] &&
 		(cluster->clusterDim.x != (unsigned)own[0] || cluster->clusterDim.y != (unsigned)own[1] ||
 			cluster->clusterDim.z != (unsigned)own[2]))
-		return CUDA_ERROR_INVALID_VALUE;
-	return blocks > CLUSTER_PORTABLE &&
-			       !kernel->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
-		       ? CUDA_ERROR_INVALID_CLUSTER_SIZE
-		       : CUDA_SUCCESS;
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	blocks = (uint64_t)cluster->clusterDim.x * cluster->clusterDim.y * cluster->clusterDim.z;
+	if (!most && !kernel->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED])
+		most = CLUSTER_PORTABLE;
+	return most && blocks > most ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
 static CUresult check_clusters(const struct loader_kernel *kernel, const struct backend_launch *launch)
@@ -536,20 +542,24 @@ static CUresult check_clusters(const struct loader_kernel *kernel, const struct 
 		find_attribute(launch, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 	CUlaunchAttributeValue value;
 
-	if (!given)
-		return kernel->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] ||
-				       !kernel->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]
-			       ? CUDA_SUCCESS
-			       : CUDA_ERROR_INVALID_CLUSTER_SIZE;
-	memcpy(&value, &given->value, sizeof(value));
-	return loader_check_cluster(kernel, &value);
+	if (given)
+		memcpy(&value, &given->value, sizeof(value));
+	return loader_check_cluster(kernel, given ? &value : NULL);
+}
+
+static bool has_its_block(const struct loader_kernel *kernel, const struct backend_launch *launch)
+{
+	const uint32_t *only = kernel->shape.block;
+
+	return !only[0] || !memcmp(launch->block, only, sizeof(launch->block));
 }
 
 CUresult loader_check(const struct loader_kernel *kernel, const struct backend_launch *launch)
 {
 	uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
 
-	if (threads > (uint64_t)kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
+	if (!has_its_block(kernel, launch) ||
+		threads > (uint64_t)kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] ||
 		launch->shared_bytes >
 			(uint32_t)kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
 		return CUDA_ERROR_INVALID_VALUE;

@@ -32,6 +32,7 @@ struct loader_kernel {
 	uint32_t local;	 /* bytes of local memory; 0: what the context has at first */
 	bool is_plain;	 /* a launch needs no attributes of its own */
 	int32_t attributes[BACKEND_FUNC_ATTRS];
+	struct backend_shape shape;
 };
 
 /** When the context is made. Return: true if the loader works; if not, the driver loads all
@@ -69,7 +70,8 @@ const char *loader_name(const struct loader_module *module, uint32_t index);
 /** As cuFuncSetAttribute(); attribute 1000: as cuFuncSetCacheConfig(). */
 CUresult loader_set(struct loader_kernel *kernel, uint32_t attribute, int64_t value);
 
-/** Return: CUDA_SUCCESS if a launch can have clusters of so many blocks. Any thread. */
+/** Return: CUDA_SUCCESS if a launch can have these clusters. @cluster: NULL: it says nothing. Any
+ * thread. */
 CUresult loader_check_cluster(const struct loader_kernel *kernel, const CUlaunchAttributeValue *cluster);
 /** Return: CUDA_SUCCESS for a launch that the driver would accept. Any thread. */
 CUresult loader_check(const struct loader_kernel *kernel, const struct backend_launch *launch);

@@ -49,7 +49,7 @@ struct backend_module {
 	CUmodule module;	     /* the library in this context; NULL: not in use yet */
 	struct cuda_kernel *kernels; /* all, in the driver's order */
 	unsigned int count;
-	struct code_lengths lengths;
+	struct code_facts facts;
 	struct statics statics;
 	struct relocate_plan moved; /* variables that are in the client's memory, in a block at: */
 	uint64_t moved_to;
@@ -71,7 +71,7 @@ static struct backend_module *module_free(struct backend_module *module)
 {
 	if (module) {
 		free(module->kernels);
-		code_lengths_deinit(&module->lengths);
+		code_facts_deinit(&module->facts);
 		statics_deinit(&module->statics);
 		relocate_deinit(&module->moved);
 	}
@@ -110,7 +110,7 @@ static CUresult list_kernels(struct backend_module *module)
 struct look {
 	struct backend_text *text; /* NULL: not ours to direct */
 	struct statics *statics;
-	struct code_lengths *lengths;
+	struct code_facts *facts;
 	uint64_t room;		     /* as in struct backend_load */
 	struct relocate_plan *moved; /* NULL: variables stay in the context */
 	uint64_t moved_to;	     /* 0: variables are only looked for */
@@ -185,7 +185,7 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 		cubin = moved.at;
 		bytes = moved.count;
 	}
-	code_lengths_add(look->lengths, cubin, bytes);
+	code_facts_add(look->facts, cubin, bytes);
 	*ret = moved;
 	return keep(look, cubin, bytes);
 }
@@ -322,7 +322,7 @@ static CUresult load_code(struct backend_module *module, struct backend_load *lo
 	/* With a block there is most likely something to move, which needs a look of its own. */
 	struct look look = {.text = load->text,
 		.statics = &module->statics,
-		.lengths = &module->lengths,
+		.facts = &module->facts,
 		.room = load->room,
 		.moved = variables ? &module->moved : NULL,
 		.only_plans = variables && variables->at};
@@ -334,7 +334,7 @@ static CUresult load_code(struct backend_module *module, struct backend_load *lo
 	if (!code && variables)
 		code = move_variables(&look, variables, load->image, load->bytes, &changed);
 	module->moved_to = look.moved_to;
-	code_lengths_sort(&module->lengths);
+	code_facts_sort(&module->facts);
 	if (!code)
 		code = load_anywhere(module, &look, load, changed.at ? changed.at : load->image);
 	free(look.latest.at);
@@ -409,7 +409,7 @@ static void note_code(struct backend_module *module, const struct cuda_kernel *k
 	if (!exception_is_ours() || driver.kernel_name(&name, kernel->kernel))
 		return;
 	code.entry = cuda_function_entry(kernel->function);
-	code.bytes = code_length(&module->lengths, name);
+	code.bytes = code_length(&module->facts, name);
 	if (debugger_has(code.entry, CODE_BYTES))
 		code_note(&code, name);
 	else
@@ -489,12 +489,14 @@ static CUresult read_params(CUfunction function, struct backend_function_info *i
 	return CUDA_SUCCESS;
 }
 
-static CUresult describe(CUfunction function, struct backend_function_info *info)
+static CUresult describe(const struct backend_module *module, CUfunction function, const char *name,
+	struct backend_function_info *info)
 {
 	CUresult code = read_params(function, info);
 
 	if (code)
 		return code;
+	info->shape = code_shape(&module->facts, name);
 	for (int i = 0; i < (int)BACKEND_FUNC_ATTRS; i++) {
 		int value = 0;
 
@@ -555,7 +557,7 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	if (!code)
 		code = find_function(module, kernel, gap, &found);
 	if (!code)
-		code = describe(found->function, ret_info);
+		code = describe(module, found->function, name, ret_info);
 	if (!code)
 		code = prepare_local_memory(local_bytes(module, ret_info), gap);
 	if (!code)

@@ -27,24 +27,23 @@ static int32_t own_attribute(const struct cuda_kernel *kernel, CUfunction_attrib
 	return kernel->own->attributes[attribute];
 }
 
-/* True if a block of the kernel itself can be so large. */
-static bool can_be(const struct cuda_kernel *kernel, uint64_t threads, uint64_t shared)
+/* True if a block of the kernel itself can have so much. A bound on its threads counts for launches
+ * alone. */
+static bool can_share(const struct cuda_kernel *kernel, uint64_t shared)
 {
 	return !kernel->own ||
-	       (threads <= (uint64_t)own_attribute(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
-		       shared <= (uint64_t)own_attribute(
-					 kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+	       shared <= (uint64_t)own_attribute(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 }
 
 static CUresult check_own(
 	const struct loader_kernel *kernel, const CUlaunchAttribute *attributes, unsigned count)
 {
-	CUresult code = CUDA_SUCCESS;
+	const CUlaunchAttributeValue *cluster = NULL;
 
-	for (unsigned i = 0; !code && i < count; i++)
+	for (unsigned i = 0; i < count; i++)
 		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-			code = loader_check_cluster(kernel, &attributes[i].value);
-	return code;
+			cluster = &attributes[i].value;
+	return loader_check_cluster(kernel, cluster);
 }
 
 static CUresult ask_cluster(struct backend_function *function, const struct wire_occupancy *query,
@@ -94,7 +93,7 @@ static CUresult ask_blocks(
 	CUresult code = driver.occupancy_blocks(&blocks, cuda_function(function), (int)query->block_size,
 		cuda_shared(function, query->shared_bytes), query->flags);
 
-	if (!code && !can_be(cuda_kernel(function), query->block_size, query->shared_bytes))
+	if (!code && !can_share(cuda_kernel(function), query->shared_bytes))
 		blocks = 0;
 	if (!code)
 		*ret_value = (uint64_t)blocks;

@@ -32,6 +32,8 @@ struct fake_service {
 	uint32_t page;		/* names in one answer, at most; 0: all */
 	uint32_t registers;	/* of every kernel */
 	int32_t kernel_threads; /* of every kernel */
+	uint64_t only_block[3]; /* of every kernel; 0: any */
+	uint64_t cluster_most;	/* of every kernel; 0: the device's */
 	uint64_t text_uses;	/* what kernels of a loaded module do with the ring (shm/text.h) */
 	CUresult text_code;	/* of making room for that */
 	size_t text_limit;	/* of the current context */

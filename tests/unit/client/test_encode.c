@@ -205,6 +205,22 @@ TEST(encode, kernel_bounds)
 	ck_assert_int_eq(launch_dims(many, 1, 1, 1, 1024, 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Its text demands it (.reqntid). */
+TEST(encode, blocks_of_one_size)
+{
+	CUfunction shaped;
+	CUmodule other;
+
+	memcpy(fake.only_block, (const uint64_t[]){32, 4, 2}, sizeof(fake.only_block));
+	ck_assert_int_eq(cuModuleLoadData(&other, ".version"), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleGetFunction(&shaped, other, "plain"), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 256, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 32, 2, 4, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 32, 4, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.launches, 0);
+	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 32, 4, 2, 0), CUDA_SUCCESS);
+}
+
 TEST(encode, shared_memory)
 {
 	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, FAKE_SHARED), CUDA_SUCCESS);
@@ -414,6 +430,59 @@ TEST(encode, clusters_of_a_kernel)
 	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 5;
 	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}
+
+/* Its text demands it (.maxclusterrank). A permission for more than other devices have changes
+ * nothing, and a preferred size may be larger. */
+TEST(encode, clusters_of_few_blocks)
+{
+	struct client_function *function = function_find(add);
+	CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
+		{.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION}};
+
+	attributes[0].value.clusterDim.x = 8;
+	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
+	attributes[1].value.preferredClusterDim = attributes[0].value.preferredClusterDim;
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_SUCCESS);
+	function->max_cluster = 4;
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[0].value.clusterDim.x = 4;
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->attribute_count, 2);
+	attributes[0].value.clusterDim.x = 0;
+	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 0;
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->attribute_count, 0);
+}
+
+/* The launch's size of clusters has to be there for a preferred one. */
+TEST(encode, a_preferred_cluster_goes_with_the_launchs)
+{
+	struct client_function *function = function_find(add);
+	CUlaunchAttribute preferred = {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION};
+
+	for (int i = 0; i < 3; i++)
+		function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i] = 1;
+	preferred.value.preferredClusterDim.x = 2;
+	preferred.value.preferredClusterDim.y = preferred.value.preferredClusterDim.z = 1;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_with(&preferred, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}
+
+TEST(encode, a_compiled_cluster_size_stays)
+{
+	struct client_function *function = function_find(add);
+
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2), CUDA_SUCCESS);
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0), CUDA_SUCCESS);
+	function->has_cluster = true;
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 2;
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2), CUDA_SUCCESS);
 }
 
 /* What was set on the function beforehand is what today's call is given. */

@@ -817,6 +817,7 @@ static void send_file(struct fake *fake, struct fake_client *client, struct wire
 	bytes = calloc(1, (size_t)status.st_size);
 	ck_assert_int_eq(pread(fd, bytes, (size_t)status.st_size, 0), status.st_size);
 	ck_assert_int_eq(write(own, bytes, (size_t)status.st_size), status.st_size);
+	ck_assert_int_eq(ftruncate(own, status.st_size), 0);
 	ck_assert_int_eq(fcntl(own, F_ADD_SEALS, fcntl(fd, F_GET_SEALS)), 0);
 	free(bytes);
 	close(own);

@@ -1,4 +1,4 @@
-// Where kernels' code lies, and how long it is.
+// Where kernels' code lies, how long it is, and what images say of its launches.
 
 #include "server/backend/cuda/code.h"
 
@@ -12,41 +12,74 @@
 #define OURS   ((struct backend_module *)(uintptr_t)0x4711)
 #define THEIRS ((struct backend_module *)(uintptr_t)0x4712)
 
-static struct code_lengths lengths;
+static struct code_facts facts;
 
 static void forget(void)
 {
-	code_lengths_deinit(&lengths);
+	code_facts_deinit(&facts);
 	unload();
 }
 
 TEST(code, lengths_are_those_of_the_image)
 {
 	load("printing.cubin");
-	code_lengths_add(&lengths, image, image_bytes);
-	code_lengths_sort(&lengths);
-	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
-	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x200);
-	ck_assert_uint_eq(code_length(&lengths, "neither"), 0);
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert_uint_eq(code_length(&facts, "does_not"), 0x100);
+	ck_assert_uint_eq(code_length(&facts, "prints"), 0x200);
+	ck_assert_uint_eq(code_length(&facts, "neither"), 0);
 	/* Twice is the same, and what is no image adds nothing. */
-	code_lengths_add(&lengths, image, image_bytes);
-	code_lengths_add(&lengths, image, 16);
-	code_lengths_sort(&lengths);
-	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x200);
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_add(&facts, image, 16);
+	code_facts_sort(&facts);
+	ck_assert_uint_eq(code_length(&facts, "prints"), 0x200);
 }
 
 /* The driver may load any of them. */
 TEST(code, of_several_images_the_shortest_counts)
 {
 	load("printing.cubin");
-	code_lengths_add(&lengths, image, image_bytes);
+	code_facts_add(&facts, image, image_bytes);
 	for (size_t i = 0; i + sizeof(uint64_t) <= image_bytes; i += sizeof(uint64_t))
 		if (*(uint64_t *)(void *)(image + i) == 0x200)
 			*(uint64_t *)(void *)(image + i) = 0x180;
-	code_lengths_add(&lengths, image, image_bytes);
-	code_lengths_sort(&lengths);
-	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x180);
-	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert_uint_eq(code_length(&facts, "prints"), 0x180);
+	ck_assert_uint_eq(code_length(&facts, "does_not"), 0x100);
+}
+
+static bool is_shape(const char *kernel, uint32_t x, uint32_t y, uint32_t cluster)
+{
+	struct backend_shape shape = code_shape(&facts, kernel);
+
+	return shape.block[0] == x && shape.block[1] == y && shape.cluster_most == cluster;
+}
+
+TEST(code, shapes_are_those_of_the_image)
+{
+	load("shaped.cubin");
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert(is_shape("one_size", 32, 2, 0));
+	ck_assert(is_shape("small_clusters", 0, 0, 4));
+	ck_assert(is_shape("neither", 0, 0, 0));
+}
+
+/* The driver may load any of them. */
+TEST(code, shapes_that_differ_are_none)
+{
+	const uint32_t size[3] = {32, 2, 1};
+
+	load("shaped.cubin");
+	code_facts_add(&facts, image, image_bytes);
+	for (size_t i = 0; i + sizeof(size) <= image_bytes; i += 4)
+		if (!memcmp(image + i, size, sizeof(size)))
+			image[i]++;
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert(is_shape("one_size", 0, 0, 0));
+	ck_assert(is_shape("small_clusters", 0, 0, 4));
 }
 
 TEST(code, code_without_bytes_has_no_length)
@@ -57,10 +90,10 @@ TEST(code, code_without_bytes_has_no_length)
 	section_in(image, ".text.prints", &section);
 	section->sh_type = SHT_NOBITS;
 	section->sh_size = UINT64_C(1) << 40;
-	code_lengths_add(&lengths, image, image_bytes);
-	code_lengths_sort(&lengths);
-	ck_assert_uint_eq(code_length(&lengths, "prints"), 0);
-	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert_uint_eq(code_length(&facts, "prints"), 0);
+	ck_assert_uint_eq(code_length(&facts, "does_not"), 0x100);
 }
 
 #define NAME_BYTES 60000u
@@ -83,12 +116,12 @@ static void build_code(unsigned sections)
 TEST(code, names_of_kernels_may_overlap)
 {
 	build_code(1);
-	code_lengths_add(&lengths, image, image_bytes);
-	ck_assert_uint_eq(lengths.count, 1);
+	code_facts_add(&facts, image, image_bytes);
+	ck_assert_uint_eq(facts.count, 1);
 	forget();
 	build_code(1000);
-	code_lengths_add(&lengths, image, image_bytes);
-	ck_assert_uint_le(lengths.count, image_bytes / NAME_BYTES);
+	code_facts_add(&facts, image, image_bytes);
+	ck_assert_uint_le(facts.count, image_bytes / NAME_BYTES);
 }
 
 TEST(code, an_address_is_in_one_kernel_or_in_none)

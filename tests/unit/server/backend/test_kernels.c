@@ -105,6 +105,25 @@ TEST(kernels, many_parameters_are_read)
 	ck_assert_uint_eq(info.argument_bytes, 4008);
 }
 
+TEST(kernels, shapes_are_read)
+{
+	static struct backend_function_info info;
+
+	load("shaped.cubin");
+	ck_assert_int_eq(read_image(), CUDA_SUCCESS);
+	ck_assert(kernels_parameters(&kernels, kernel_of("one_size"), &info));
+	ck_assert_uint_eq(info.shape.block[0], 32);
+	ck_assert_uint_eq(info.shape.block[1], 2);
+	ck_assert_uint_eq(info.shape.block[2], 1);
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH], 1);
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET], 0);
+	ck_assert(kernels_parameters(&kernels, kernel_of("small_clusters"), &info));
+	ck_assert_uint_eq(info.shape.block[0], 0);
+	ck_assert_uint_eq(info.shape.cluster_most, 4);
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 128);
+}
+
 static void give_places(void)
 {
 	for (uint32_t i = 0; i < kernels.part_count; i++)
