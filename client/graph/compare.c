@@ -124,8 +124,6 @@ static CUgraphExecUpdateResult compare_node(
 		return graph_compare(mine->params.child, theirs->params.child, info);
 	if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
 		return compare_bodies(mine, theirs, info);
-	if (graph_is_memory(type))
-		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, info);
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 

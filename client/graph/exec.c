@@ -20,11 +20,17 @@
 #define AHEAD_LEAST 16u
 #define AHEAD_MOST  64u
 
+/* A graph of the program, which may be destroyed since. */
+struct source {
+	CUgraph handle;
+	uint64_t serial;
+};
+
 struct client_exec {
 	struct slab_object object;
 	pthread_mutex_t lock;
 	struct client_graph *graph;
-	CUgraph source;		   /* the graph that was instantiated; may be destroyed since */
+	struct source source;	   /* that was instantiated, or whose memory an update has brought */
 	struct graph_build *build; /* replaced as a whole, never changed */
 	uint64_t flags;
 	uint64_t unloads; /* module_unloads() when the build was last checked */
@@ -162,24 +168,25 @@ static CUresult take_copy(CUgraph handle, struct client_graph **ret_copy)
 	return r;
 }
 
-/* The graph that the copy was made from; NULL if it was destroyed. Under the graph lock. */
-static struct client_graph *source_of(const struct client_exec *exec)
+/* NULL if it was destroyed. Under the graph lock. */
+static struct client_graph *find_source(struct source source)
 {
-	struct client_graph *graph = graph_find(exec->source);
+	struct client_graph *graph = graph_find(source.handle);
 
-	return graph && graph->serial == exec->graph->origin ? graph : NULL;
+	return graph && graph->serial == source.serial ? graph : NULL;
 }
 
-/* The memory of a graph exists once: a second executable graph would write to the same memory. */
-static CUresult claim(struct client_exec *exec)
+/* The memory of a graph exists once: a second executable graph would write to the same memory.
+ * @copy: of the source */
+static CUresult claim(struct source source, const struct client_graph *copy)
 {
 	struct client_graph *graph;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!graph_is_unique(exec->graph))
+	if (!graph_is_unique(copy))
 		return CUDA_SUCCESS;
 	graph_enter();
-	graph = source_of(exec);
+	graph = find_source(source);
 	if (graph && graph->instantiated)
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	else if (graph)
@@ -188,14 +195,14 @@ static CUresult claim(struct client_exec *exec)
 	return r;
 }
 
-static void unclaim(const struct client_exec *exec)
+static void unclaim(struct source source, const struct client_graph *copy)
 {
 	struct client_graph *graph;
 
-	if (!graph_is_unique(exec->graph))
+	if (!graph_is_unique(copy))
 		return;
 	graph_enter();
-	graph = source_of(exec);
+	graph = find_source(source);
 	if (graph)
 		graph->instantiated = false;
 	graph_leave();
@@ -230,15 +237,15 @@ static CUgraphNode original(CUgraph handle, const struct graph_node *node)
 static CUresult set_up(struct client_exec *exec, CUgraphNode *ret_bad)
 {
 	struct graph_node *bad = NULL;
-	CUresult r = claim(exec);
+	CUresult r = claim(exec->source, exec->graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_init(&exec->lock, NULL);
 	r = make_current(exec, &bad);
 	if (r != CUDA_SUCCESS) {
-		*ret_bad = original(exec->source, bad);
-		unclaim(exec);
+		*ret_bad = original(exec->source.handle, bad);
+		unclaim(exec->source, exec->graph);
 	}
 	return r;
 }
@@ -254,7 +261,7 @@ CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphN
 		return r;
 	r = take_copy(graph, &exec->graph);
 	if (r == CUDA_SUCCESS) {
-		exec->source = graph;
+		exec->source = (struct source){graph, exec->graph->origin};
 		exec->flags = flags;
 		exec->ahead_at = AHEAD_LEAST;
 		r = set_up(exec, ret_bad);
@@ -281,7 +288,7 @@ CUresult exec_destroy(CUgraphExec handle)
 	pthread_mutex_unlock(&exec->lock);
 	pthread_mutex_destroy(&exec->lock);
 	free(exec->pending);
-	unclaim(exec);
+	unclaim(exec->source, exec->graph);
 	build_retire(exec->build, exec->graph);
 	slab_give(&exec_slab, exec);
 	return CUDA_SUCCESS;
@@ -444,7 +451,7 @@ static void set_params(struct client_exec *exec, struct graph_node *node, struct
 		note_change(exec, node);
 }
 
-/* Memory nodes cannot be changed. */
+/* Memory nodes are changed by an update of the whole alone. */
 CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_params *params)
 {
 	struct graph_node *node;
@@ -560,7 +567,8 @@ static void exchange(struct client_exec *exec, struct client_graph *mine, struct
 			exchange_inside(exec, a, b);
 			continue;
 		}
-		if (!params_are_same(a, b))
+		/* The memory of nodes is no part of the build. */
+		if (!graph_is_memory(a->type) && !params_are_same(a, b))
 			note_change(exec, mine->nodes[i]);
 		/* Attributes cannot be changed in place. */
 		exec->changed |= a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
@@ -582,6 +590,25 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 	exchange(exec, mine, copy);
 	send_ahead(exec);
 	return CUDA_SUCCESS;
+}
+
+/* The same of a whole executable graph, which has the memory of the program's graph then. */
+static CUresult update_all(struct client_exec *exec, struct client_graph *copy, CUgraph handle,
+	CUgraphExecUpdateResultInfo *info)
+{
+	struct source source = {handle, copy->origin};
+	bool is_same = source.serial == exec->source.serial;
+	CUresult r = is_same ? CUDA_SUCCESS : claim(source, copy);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = update(exec, exec->graph, copy, handle, info);
+	if (is_same)
+		return r;
+	unclaim(r == CUDA_SUCCESS ? exec->source : source, copy);
+	if (r == CUDA_SUCCESS)
+		exec->source = source;
+	return r;
 }
 
 /* After an update the copy has the former parameters, which earlier launches may still need. */
@@ -606,7 +633,7 @@ CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdate
 	}
 	pthread_mutex_lock(&exec->lock);
 	rest = build_rest(exec->build);
-	r = rest ? update(exec, exec->graph, copy, handle, ret_info) : CUDA_ERROR_OUT_OF_MEMORY;
+	r = rest ? update_all(exec, copy, handle, ret_info) : CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_unlock(&exec->lock);
 	if (!rest)
 		ret_info->result = CU_GRAPH_EXEC_UPDATE_ERROR;

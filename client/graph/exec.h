@@ -58,8 +58,9 @@ CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph chil
 CUresult exec_enable(struct client_exec *exec, CUgraphNode node, bool enabled);
 CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode node, bool *ret_enabled);
 /**
- * Sets the parameters of all nodes. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the info has the reason,
- * and nothing was changed.
+ * Sets the parameters of all nodes; the memory of memory nodes is that of the other graph from then
+ * on. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the info has the reason, and nothing was changed.
+ * CUDA_ERROR_NOT_SUPPORTED: another executable graph has the memory.
  */
 CUresult exec_update(struct client_exec *exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
 

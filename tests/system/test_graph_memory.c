@@ -489,6 +489,127 @@ TEST(graph_memory_3, graphs_with_memory_are_instantiated_once_at_a_time)
 	}
 }
 
+/* Allocates, fills, and frees what it is told to. */
+static CUgraph filling_graph(uint64_t bytes, uint32_t value, bool frees, CUdeviceptr *ret_at)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(bytes);
+	CUgraphNode nodes[3];
+	CUgraph graph;
+
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+	nodes[1] = add_fill(graph, &nodes[0], 1, alloc.dptr, value);
+	if (frees)
+		ck_cuda(cuGraphAddMemFreeNode(&nodes[2], graph, &nodes[1], 1, alloc.dptr));
+	*ret_at = alloc.dptr;
+	return graph;
+}
+
+static CUresult update(CUgraphExec exec, CUgraph graph)
+{
+	CUgraphExecUpdateResultInfo info;
+
+	return cuGraphExecUpdate_v2(exec, graph, &info);
+}
+
+/* Whatever the sizes are, also before a launch and while memory is allocated. */
+TEST(graph_memory_3, an_update_brings_other_memory)
+{
+	CUdeviceptr at[3];
+	CUgraph graphs[3];
+	CUgraphExec exec;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	for (uint32_t i = 0; i < 3; i++)
+		graphs[i] = filling_graph(WORDS * 4 << i * 4, 10 + i, false, &at[i]);
+	exec = instantiate(graphs[0]);
+	ck_cuda(update(exec, graphs[1]));
+	run(exec, stream);
+	expect_words(at[1], WORDS, 11);
+	ck_assert_int_eq(cuMemFree_v2(at[0]), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(update(exec, graphs[1]));
+	ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(update(exec, graphs[2]));
+	run(exec, stream);
+	expect_words(at[2], WORDS, 12);
+	expect_words(at[1], WORDS, 11);
+	ck_cuda(cuMemFree_v2(at[1]));
+	ck_cuda(update(exec, graphs[0]));
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuGraphDestroy(graphs[i]));
+	run(exec, stream);
+	expect_words(at[0], WORDS, 10);
+	expect_words(at[2], WORDS, 12);
+	ck_cuda(cuMemFree_v2(at[0]));
+	ck_cuda(cuMemFree_v2(at[2]));
+	run(exec, stream);
+	ck_cuda(cuGraphExecDestroy(exec));
+}
+
+/* Captured in each round, as frameworks do it. */
+TEST(graph_memory_3, graphs_with_memory_are_captured_anew)
+{
+	CUdeviceptr word, inside;
+	CUgraphExec exec = NULL;
+	CUresult r = CUDA_SUCCESS;
+	uint32_t value = 0;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	word = device_words(WORDS, 0);
+	for (uint32_t i = 1; i <= 4; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		ck_cuda(cuMemAllocAsync(&inside, i << 20, stream));
+		ck_cuda(fill(stream, inside, i, WORDS));
+		ck_cuda(cuMemcpyDtoDAsync_v2(word, inside, WORDS * 4, stream));
+		ck_cuda(cuMemFreeAsync(inside, stream));
+		ck_cuda(cuStreamEndCapture(stream, &graph));
+		if (!exec)
+			exec = instantiate(graph);
+		else
+			r = update(exec, graph);
+		/* The driver looks for the memory of the copy before it is there. */
+		ck_assert(r == CUDA_SUCCESS || is_native());
+		value = r == CUDA_SUCCESS ? i : value;
+		ck_cuda(cuGraphDestroy(graph));
+		for (int k = 0; k < 3; k++)
+			ck_cuda(cuGraphLaunch(exec, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		expect_words(word, WORDS, value);
+	}
+}
+
+TEST(graph_memory_3, an_update_brings_no_memory_of_another_executable_graph)
+{
+	CUdeviceptr at[2];
+	CUgraph graphs[2];
+	CUgraphExec execs[2], third;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	for (uint32_t i = 0; i < 2; i++) {
+		graphs[i] = filling_graph(WORDS * 4, i, true, &at[i]);
+		execs[i] = instantiate(graphs[i]);
+	}
+	ck_assert_int_eq(update(execs[0], graphs[1]), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(update(execs[1], graphs[0]), CUDA_ERROR_NOT_SUPPORTED);
+	for (int i = 0; i < 2; i++) {
+		ck_cuda(update(execs[i], graphs[i]));
+		run(execs[i], stream);
+	}
+	ck_cuda(cuGraphExecDestroy(execs[1]));
+	ck_cuda(update(execs[0], graphs[1]));
+	ck_assert_int_eq(cuGraphInstantiateWithFlags(&third, graphs[1], 0), CUDA_ERROR_NOT_SUPPORTED);
+	third = instantiate(graphs[0]);
+	run(execs[0], stream);
+	run(third, stream);
+}
+
 TEST(graph_memory_3, a_launch_frees_what_is_allocated)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4), inside = alloc_params(WORDS * 4);
