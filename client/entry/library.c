@@ -122,7 +122,8 @@ CUDA_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *ret_count, CUlibrary 
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return ret_count ? module_functions(library, NULL, 0, ret_count) : CUDA_ERROR_INVALID_VALUE;
+	return ret_count ? module_functions(library, MODULE_ORDER_LIBRARY, NULL, 0, ret_count)
+			 : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUDA_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *ret_handles, unsigned int room, CUlibrary handle)
@@ -133,9 +134,10 @@ CUDA_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *ret_handles, unsigned i
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!ret_handles || room == 0)
+	if (!ret_handles)
 		return CUDA_ERROR_INVALID_VALUE;
-	return module_functions(library, (struct client_function **)ret_handles, room, &count);
+	return module_functions(
+		library, MODULE_ORDER_LIBRARY, (struct client_function **)ret_handles, room, &count);
 }
 
 /* The library's instance in the current context. */

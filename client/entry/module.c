@@ -120,7 +120,8 @@ CUDA_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *ret_count, CUmodule 
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return ret_count ? module_functions(module, NULL, 0, ret_count) : CUDA_ERROR_INVALID_VALUE;
+	return ret_count ? module_functions(module, MODULE_ORDER_MODULE, NULL, 0, ret_count)
+			 : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigned int room, CUmodule handle)
@@ -131,9 +132,10 @@ CUDA_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *ret_handles, unsigne
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!ret_handles || room == 0)
+	if (!ret_handles)
 		return CUDA_ERROR_INVALID_VALUE;
-	return module_functions(module, (struct client_function **)ret_handles, room, &count);
+	return module_functions(
+		module, MODULE_ORDER_MODULE, (struct client_function **)ret_handles, room, &count);
 }
 
 /* The driver defines this environment variable, so the library reads it for the program. The

@@ -766,13 +766,13 @@ static CUresult ask_names(const struct client_module *module, unsigned int from,
 	return CUDA_SUCCESS;
 }
 
-CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
-	unsigned int room, unsigned int *ret_count)
+CUresult module_functions(struct client_module *module, enum module_order order,
+	struct client_function **ret_functions, unsigned int room, unsigned int *ret_count)
 {
 	SESSION_SCOPE(module->session);
 	struct control_answer *answer = control_answer_new();
 	CUresult result = wake(module);
-	unsigned int count = 0, at = 0;
+	unsigned int count = 0, at = 0, place;
 
 	if (!ret_functions)
 		room = 0;
@@ -784,9 +784,13 @@ CUresult module_functions(struct client_module *module, struct client_function *
 		if (result != CUDA_SUCCESS)
 			break;
 		names = &answer->message.reply.names;
-		for (unsigned int i = 0; i < names->count && at < room && result == CUDA_SUCCESS; ++i)
-			result = module_function(module, names->at[i], &ret_functions[at++]);
-	} while (at < room && at < count);
+		for (unsigned int i = 0; i < names->count && at < count && result == CUDA_SUCCESS; ++i) {
+			place = order == MODULE_ORDER_LIBRARY ? at : count - 1 - at;
+			if (place < room)
+				result = module_function(module, names->at[i], &ret_functions[place]);
+			at++;
+		}
+	} while (at < count && (order == MODULE_ORDER_MODULE ? room : at < room));
 	control_answer_free(answer);
 	if (result == CUDA_SUCCESS)
 		*ret_count = count;

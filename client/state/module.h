@@ -114,13 +114,17 @@ CUresult module_global(
 CUresult module_managed(
 	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
 
+/* The driver lists the kernels of a library in the order of its code, and those of a module the
+ * other way around. */
+enum module_order { MODULE_ORDER_LIBRARY, MODULE_ORDER_MODULE };
+
 /**
- * Looks up the first kernels of a module, in the service's order.
+ * Looks up the first kernels of a module, in an order.
  * @ret_functions: room for `room` kernels; NULL asks for the number alone
  * @ret_count: number of the module's kernels
  */
-CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
-	unsigned int room, unsigned int *ret_count);
+CUresult module_functions(struct client_module *module, enum module_order order,
+	struct client_function **ret_functions, unsigned int room, unsigned int *ret_count);
 
 /** Number of modules unloaded so far: after an increase, records may name unloaded kernels. */
 uint64_t module_unloads(void);

@@ -137,11 +137,33 @@ static bool is_code(const Elf64_Shdr *section)
 
 /* ---- kernels by their symbols ---- */
 
-static int by_name(const void *a, const void *b)
+static int by_section(const void *a, const void *b)
 {
 	const struct kernels_kernel *one = a, *other = b;
 
-	return strcmp(one->name, other->name);
+	return one->section < other->section ? -1 : one->section > other->section;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct kernels_kernel *const *one = a, *const *other = b;
+
+	return strcmp((*one)->name, (*other)->name);
+}
+
+/* Nobody knows a kernel by its place before. */
+static CUresult sort(struct kernels *kernels)
+{
+	kernels->by_name = calloc(kernels->count + 1, sizeof(kernels->by_name[0]));
+	if (!kernels->by_name)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!kernels->count)
+		return CUDA_SUCCESS;
+	qsort(kernels->at, kernels->count, sizeof(kernels->at[0]), by_section);
+	for (uint32_t i = 0; i < kernels->count; i++)
+		kernels->by_name[i] = &kernels->at[i];
+	qsort(kernels->by_name, kernels->count, sizeof(kernels->by_name[0]), by_name);
+	return CUDA_SUCCESS;
 }
 
 static bool is_kernel(const Elf64_Sym *symbol)
@@ -945,9 +967,7 @@ static CUresult read_all(struct kernels *kernels)
 		settle(kernels, &kernels->at[i],
 			i ? kernels->at[0].attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION]
 			  : virtual_architecture(kernels));
-	if (kernels->count)
-		qsort(kernels->at, kernels->count, sizeof(kernels->at[0]), by_name);
-	return CUDA_SUCCESS;
+	return sort(kernels);
 }
 
 CUresult kernels_open(struct kernels *ret, const uint8_t *cubin, size_t bytes)
@@ -966,6 +986,7 @@ CUresult kernels_open(struct kernels *ret, const uint8_t *cubin, size_t bytes)
 
 void kernels_close(struct kernels *kernels)
 {
+	free(kernels->by_name);
 	free(kernels->at);
 	free(kernels->parts);
 	free(kernels->places);
@@ -976,9 +997,11 @@ void kernels_close(struct kernels *kernels)
 
 const struct kernels_kernel *kernels_find(const struct kernels *kernels, const char *name)
 {
-	const struct kernels_kernel wanted = {.name = name};
+	const struct kernels_kernel wanted = {.name = name}, *key = &wanted;
+	const struct kernels_kernel *const *found =
+		kernels->count ? bsearch(&key, kernels->by_name, kernels->count, sizeof(key), by_name) : NULL;
 
-	return kernels->count ? bsearch(&wanted, kernels->at, kernels->count, sizeof(wanted), by_name) : NULL;
+	return found ? *found : NULL;
 }
 
 /* A parameter's record: index, ordinal (16 bits), offset (16 bits), and a word with the size. Where a

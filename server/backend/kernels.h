@@ -64,7 +64,8 @@ struct kernels_part {
 struct kernels {
 	struct elf elf;
 	struct elf_symbols symbols;
-	struct kernels_kernel *at; /* by name */
+	struct kernels_kernel *at; /* in the order of their sections, as a driver lists them */
+	const struct kernels_kernel **by_name;
 	uint32_t count;
 	struct kernels_part *parts; /* referred to by kernels */
 	uint32_t part_count;

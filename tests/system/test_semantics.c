@@ -348,6 +348,35 @@ TEST(semantics, wrong_calls_are_refused_at_the_call)
 	ck_cuda(cuCtxSynchronize());
 }
 
+/* A library's kernels, in one order, and a module's in the opposite one. */
+TEST(semantics, kernels_are_listed_in_the_drivers_order)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	unsigned count = 0, same = 0;
+	const char *one, *other;
+	CUfunction *functions;
+	CUlibrary library;
+	CUkernel *all;
+
+	driver_open();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	ck_cuda(cuLibraryGetKernelCount(&count, library));
+	ck_assert_uint_gt(count, 10);
+	all = calloc(count, sizeof(CUkernel));
+	functions = calloc(count, sizeof(CUfunction));
+	ck_cuda(cuLibraryEnumerateKernels(all, count, library));
+	ck_cuda(cuModuleEnumerateFunctions(functions, count, kernels()));
+	for (unsigned i = 0; i < count; i++) {
+		ck_cuda(cuKernelGetName(&one, all[i]));
+		ck_cuda(cuFuncGetName(&other, functions[count - 1 - i]));
+		same += !strcmp(one, other);
+	}
+	ck_assert_uint_eq(same, count);
+	free(functions);
+	free(all);
+	free(image);
+}
+
 static CUresult launch_shaped(
 	CUstream stream, unsigned x, unsigned y, CUdeviceptr word, CUgraph graph, CUgraphNode *node)
 {

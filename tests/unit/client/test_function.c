@@ -630,12 +630,14 @@ START_TEST(enumeration)
 	ck_assert_int_eq(cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
 	ck_assert_uint_eq(count, 3);
 	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 5, module), CUDA_SUCCESS);
-	ck_assert_ptr_eq(functions[0], find(module, "add"));
-	ck_assert_ptr_eq(functions[2], find(module, "odd"));
+	ck_assert_ptr_eq(functions[0], find(module, "odd"));
+	ck_assert_ptr_eq(functions[2], find(module, "add"));
 	ck_assert_ptr_null(functions[3]);
 	ck_assert_int_eq(cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
 	ck_assert_int_eq(cuLibraryEnumerateKernels(kernels, 2, library), CUDA_SUCCESS);
-	ck_assert_ptr_nonnull(kernels[1]);
+	ck_assert_str_eq(function_find(kernels[0])->name, "add");
+	ck_assert_str_eq(function_find(kernels[1])->name, "plain");
+	ck_assert_int_eq(cuLibraryEnumerateKernels(kernels, 0, library), CUDA_SUCCESS);
 	ck_assert_int_eq(cuModuleGetFunctionCount(NULL, module), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuModuleEnumerateFunctions(NULL, 1, module), CUDA_ERROR_INVALID_VALUE);
 	/* More than one answer holds. */
@@ -646,10 +648,16 @@ START_TEST(enumeration)
 	ck_assert_uint_eq(count, 3);
 	ck_assert_uint_eq(fake.calls[WIRE_LIST_FUNCTIONS], asked + 1);
 	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 5, module), CUDA_SUCCESS);
-	ck_assert_ptr_eq(functions[0], find(module, "add"));
-	ck_assert_ptr_eq(functions[2], find(module, "odd"));
+	ck_assert_ptr_eq(functions[0], find(module, "odd"));
+	ck_assert_ptr_eq(functions[2], find(module, "add"));
 	ck_assert_ptr_null(functions[3]);
 	ck_assert_uint_eq(fake.calls[WIRE_LIST_FUNCTIONS], asked + 4);
+	functions[0] = functions[1] = functions[2] = NULL;
+	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 2, module), CUDA_SUCCESS);
+	ck_assert_ptr_eq(functions[0], find(module, "odd"));
+	ck_assert_ptr_eq(functions[1], find(module, "plain"));
+	ck_assert_ptr_null(functions[2]);
+	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 0, module), CUDA_SUCCESS);
 	/* A list that ends early is not passed off as whole. */
 	fake.listed = 4;
 	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 5, module), CUDA_ERROR_UNKNOWN);

@@ -54,7 +54,9 @@ TEST(kernels, kernels_are_read)
 	open_placed();
 	ck_assert_uint_eq(kernels.count, 4);
 	for (uint32_t i = 1; i < kernels.count; i++)
-		ck_assert_int_lt(strcmp(kernels.at[i - 1].name, kernels.at[i].name), 0);
+		ck_assert_uint_lt(kernels.at[i - 1].section, kernels.at[i].section);
+	for (uint32_t i = 0; i < kernels.count; i++)
+		ck_assert_ptr_eq(kernels_find(&kernels, kernels.at[i].name), &kernels.at[i]);
 	ck_assert_ptr_null(kernels_find(&kernels, "nothing"));
 	plain = kernel_of("plain");
 	ck_assert_uint_eq(plain->shared, 256);
