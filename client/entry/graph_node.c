@@ -161,17 +161,24 @@ CUDA_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NO
 	return r;
 }
 
-/* Attributes stay; the driver sets these apart from the parameters. */
-static CUresult set_kernel(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *given)
+static CUresult clone_of(CUgraphNode handle, const void *given, struct graph_params *ret_clone)
 {
-	struct graph_params keep, params;
 	const struct graph_params *now;
 	CUresult r = look(handle, CU_GRAPH_NODE_TYPE_KERNEL, given, &now);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = params_clone(now, &keep);
+	r = params_clone(now, ret_clone);
 	graph_leave();
+	return r;
+}
+
+/* Attributes stay; the driver sets these apart from the parameters. */
+static CUresult set_kernel(CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *given)
+{
+	struct graph_params keep, params;
+	CUresult r = clone_of(handle, given, &keep);
+
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = params_kernel(given, &keep, &params);
@@ -206,16 +213,21 @@ CUDA_EXPORT CUresult cuGraphKernelNodeGetAttribute(
 	return r;
 }
 
+/* The driver checks the node as a launch. */
 CUDA_EXPORT CUresult cuGraphKernelNodeSetAttribute(
 	CUgraphNode node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
-	const struct graph_params *params;
-	CUresult r = look(node, CU_GRAPH_NODE_TYPE_KERNEL, value, &params);
+	struct graph_params changed;
+	CUresult r = clone_of(node, value, &changed);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = params_attribute_set((struct graph_params *)(uintptr_t)params, id, value);
-	graph_leave();
+	r = params_attribute_set(&changed, id, value);
+	if (r == CUDA_SUCCESS)
+		r = params_check_kernel(&changed);
+	if (r == CUDA_SUCCESS)
+		return set(node, &changed);
+	params_deinit(&changed);
 	return r;
 }
 

@@ -10,6 +10,7 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/module.h"
+#include "client/submit/cooperative.h"
 #include "client/submit/encode.h"
 #include "client/submit/operation.h"
 
@@ -127,6 +128,34 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 	return r;
 }
 
+CUresult params_check_kernel(const struct graph_params *params)
+{
+	const struct graph_kernel *kernel = &params->kernel;
+	const struct frmps_launch *body = kernel->body;
+	const struct frmps_launch_attribute *kept = attributes_of(kernel);
+	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX];
+	struct launch launch = {
+		.function = function_find(kernel->function),
+		.grid = {body->grid_x, body->grid_y, body->grid_z},
+		.block = {body->block_x, body->block_y, body->block_z},
+		.shared_bytes = body->shared_bytes,
+		.cooperative = kernel->cooperative,
+		.attributes = attributes,
+		.attribute_total = body->attribute_count,
+	};
+	CUresult r;
+
+	/* A launch of the graph says that the kernel is gone. */
+	if (!launch.function || launch.function->serial != kernel->function_serial)
+		return CUDA_SUCCESS;
+	for (uint32_t i = 0; i < body->attribute_count; ++i) {
+		attributes[i].id = (CUlaunchAttributeID)kept[i].id;
+		memcpy(&attributes[i].value, kept[i].value, sizeof(attributes[i].value));
+	}
+	r = encode_check(&launch);
+	return r == CUDA_SUCCESS && launch.cooperative ? cooperative_check(&launch) : r;
+}
+
 bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b)
 {
 	uint32_t count = a->body->attribute_count;
@@ -200,8 +229,10 @@ CUresult params_attribute_set(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		kernel->cooperative = check.cooperative;
-	if (check.attribute_count == 0) /* expressed otherwise, or without effect */
+	if (check.attribute_count == 0) { /* expressed otherwise, or without effect */
+		params_attribute_take(params, id);
 		return CUDA_SUCCESS;
+	}
 	found = find_attribute(kernel, id);
 	if (found) {
 		encode_attribute(&attribute, found);

@@ -97,7 +97,9 @@ bool params_attributes_are_same(const struct graph_kernel *a, const struct graph
 uint32_t params_kernel_bytes(const struct graph_kernel *kernel);
 /** In the program's form; pointers into the parameters. */
 void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAMS *ret_given);
-/** Attributes of a kernel. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED. */
+/** Checks a kernel with its attributes as its launch would be. The graph lock is not held. */
+CUresult params_check_kernel(const struct graph_params *params);
+/** Attributes of a kernel, unchecked. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED. */
 CUresult params_attribute_set(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 /** As params_attribute_set(), unless the attribute exists. */

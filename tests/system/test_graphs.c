@@ -650,6 +650,41 @@ static CUgraph captured_count(CUstream stream, CUdeviceptr word, uint32_t by)
 	return graph;
 }
 
+/* As a launch with it would be: and the node stays as it was. */
+TEST(graphs, attributes_that_do_not_fit_a_node_are_refused)
+{
+	CUdeviceptr word;
+	uint32_t by = 1;
+	void *arguments[] = {&word, &by};
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUlaunchAttributeValue value = {.clusterDim = {2, 1, 1}}, found;
+	CUgraphNode node;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	word = device_words(1, 0);
+	stream = new_stream();
+	params = kernel_params("count_up", 3, 64, arguments);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	ck_assert_int_eq(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
+		CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &found));
+	ck_assert_uint_eq(found.clusterDim.x, 0);
+	params.gridDimX = 1 << 20;
+	ck_cuda(cuGraphKernelNodeSetParams_v2(node, &params));
+	value = (CUlaunchAttributeValue){.cooperative = 1};
+	ck_assert_int_eq(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value),
+		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &found));
+	ck_assert_int_eq(found.cooperative, 0);
+	params.gridDimX = 3;
+	ck_cuda(cuGraphKernelNodeSetParams_v2(node, &params));
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 3);
+}
+
 /* A program whose memory moves from step to step sets all nodes before each launch, and captures
  * anew what libraries do. The service makes no graph for that, but for the first change. */
 TEST(graphs, steps_with_other_memory_make_no_graphs)

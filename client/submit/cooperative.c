@@ -1,0 +1,64 @@
+// See cooperative.h.
+
+#include "client/submit/cooperative.h"
+
+#include "client/state/device.h"
+#include "client/state/function.h"
+#include "client/state/occupancy.h"
+#include "client/state/session.h"
+#include "client/submit/encode.h"
+
+/* Number of blocks that run at the same time if the launch has clusters. */
+static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
+{
+	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
+		.shared_bytes = launch->shared_bytes,
+		.sms = device_sms()};
+	uint64_t clusters = 0;
+	CUresult result;
+
+	for (int i = 0; i < 3; ++i) {
+		question.grid[i] = launch->grid[i];
+		question.block[i] = launch->block[i];
+	}
+	for (uint32_t i = 0; i < launch->attribute_total; ++i)
+		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			encode_attribute(&launch->attributes[i],
+				&question.attributes[question.attribute_count++ % FRMPS_ATTRIBUTE_MAX]);
+	if (question.attribute_count > FRMPS_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = occupancy_ask(launch->function, &question, &clusters);
+	*ret_blocks = clusters * cluster;
+	return result;
+}
+
+static CUresult count_blocks(const struct launch *launch, uint64_t *ret_blocks)
+{
+	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+	const struct client_device *device = device_get(session_ordinal(launch->function->session));
+	int blocks = 0, processors = 0;
+	CUresult result;
+
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
+	result = occupancy_blocks(launch->function, threads, launch->shared_bytes, 0, &blocks);
+	if (result == CUDA_SUCCESS)
+		result = device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	*ret_blocks = (uint64_t)blocks * (uint64_t)processors;
+	return result;
+}
+
+CUresult cooperative_check(const struct launch *launch)
+{
+	uint32_t cluster = encode_cluster_blocks(launch);
+	uint64_t blocks = 0;
+	CUresult result = cluster ? count_clustered(launch, cluster, &blocks) : count_blocks(launch, &blocks);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	/* The product of two factors of 32 bits fits; the third factor must not overflow either. */
+	if ((uint64_t)launch->grid[0] * launch->grid[1] > blocks ||
+		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > blocks)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	return CUDA_SUCCESS;
+}

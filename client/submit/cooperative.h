@@ -1,0 +1,16 @@
+// Cooperative launches: all blocks run at the same time. Any thread.
+
+#ifndef FRMPS_CLIENT_SUBMIT_COOPERATIVE_H
+#define FRMPS_CLIENT_SUBMIT_COOPERATIVE_H
+
+#include "protocol/cuda_abi.h"
+
+struct launch;
+
+/**
+ * Whether the device holds all blocks of a checked launch at once. Asks the service about a
+ * kernel's first launch. CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, or the error of the question.
+ */
+CUresult cooperative_check(const struct launch *launch);
+
+#endif
