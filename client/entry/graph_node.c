@@ -449,12 +449,15 @@ EVENT_NODE(EventWait, CU_GRAPH_NODE_TYPE_WAIT_EVENT)
 
 static CUresult make_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS *given, struct graph_params *ret_params)
 {
+	enum mempool_place place;
 	CUresult r;
 
 	if (!given || given->bytesize == 0 || (given->accessDescCount && !given->accessDescs) ||
 		given->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = mempool_check_kind(&given->poolProps.location, given->poolProps.allocType);
+	r = mempool_check_kind(&given->poolProps.location, given->poolProps.allocType, &place);
+	if (r == CUDA_SUCCESS && place == MEMPOOL_HOST)
+		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r != CUDA_SUCCESS)
 		return r;
 	*ret_params = (struct graph_params){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};

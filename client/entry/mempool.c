@@ -1,4 +1,4 @@
-// Entry points: stream-ordered allocation and memory pools. Pools are of device memory.
+// Entry points: stream-ordered allocation and memory pools.
 
 #include "client/graph/memory.h"
 #include "client/state/mempool.h"
@@ -11,24 +11,32 @@
 #include "client/state/start.h"
 #include "client/state/stream.h"
 
-static CUresult check_location(const CUmemLocation *location)
+static CUresult find_place(const CUmemLocation *location, enum mempool_place *ret_place)
 {
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+	*ret_place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? MEMPOOL_DEVICE : MEMPOOL_HOST;
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
 		return device_check(location->id);
-	return location->type > CU_MEM_LOCATION_TYPE_DEVICE &&
-			       location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
-		       ? CUDA_ERROR_NOT_SUPPORTED
-		       : CUDA_ERROR_INVALID_VALUE;
+	case CU_MEM_LOCATION_TYPE_HOST:
+		return CUDA_SUCCESS;
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+		return device_is_node(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	case CU_MEM_LOCATION_TYPE_INVALID:
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 }
 
-/* Only pools of device memory are supported. */
-CUresult mempool_check_kind(const CUmemLocation *location, CUmemAllocationType type)
+CUresult mempool_check_kind(
+	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place)
 {
 	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return type == CU_MEM_ALLOCATION_TYPE_PINNED ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
+	return type == CU_MEM_ALLOCATION_TYPE_PINNED ? find_place(location, ret_place)
+						     : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult hand_out(struct mempool *pool, CUmemoryPool *ret_handle)
@@ -47,7 +55,7 @@ CUDA_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice devi
 
 	if (r == CUDA_SUCCESS)
 		r = device_check(device);
-	return r == CUDA_SUCCESS ? hand_out(mempool_default(), pool) : r;
+	return r == CUDA_SUCCESS ? hand_out(mempool_default(MEMPOOL_DEVICE), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
@@ -56,7 +64,7 @@ CUDA_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
 
 	if (r == CUDA_SUCCESS)
 		r = device_check(device);
-	return r == CUDA_SUCCESS ? hand_out(mempool_current(), pool) : r;
+	return r == CUDA_SUCCESS ? hand_out(mempool_current(MEMPOOL_DEVICE), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
@@ -68,54 +76,73 @@ CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 	if (poolshare_is_imported(pool))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = device_check(device);
-	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
+	return r == CUDA_SUCCESS ? mempool_set_current(MEMPOOL_DEVICE, pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 	CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
 	CUresult r = start_enter_at(location);
+	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type);
-	return r == CUDA_SUCCESS ? hand_out(mempool_default(), pool) : r;
+		r = mempool_check_kind(location, type, &place);
+	return r == CUDA_SUCCESS ? hand_out(mempool_default(place), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
 	CUresult r = start_enter_at(location);
+	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type);
-	return r == CUDA_SUCCESS ? hand_out(mempool_current(), pool) : r;
+		r = mempool_check_kind(location, type, &place);
+	return r == CUDA_SUCCESS ? hand_out(mempool_current(place), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
 	CUresult r = start_enter_at(location);
+	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type);
+		r = mempool_check_kind(location, type, &place);
 	if (r == CUDA_SUCCESS && poolshare_is_imported(pool))
 		r = CUDA_ERROR_INVALID_VALUE;
-	return r == CUDA_SUCCESS ? mempool_set_current(pool) : r;
+	return r == CUDA_SUCCESS ? mempool_set_current(place, pool) : r;
+}
+
+static CUresult check_properties(const CUmemPoolProps *properties, enum mempool_place *ret_place)
+{
+	const CUmemLocation *location = &properties->location;
+	CUresult r = mempool_check_kind(location, properties->allocType, ret_place);
+
+	if (properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && r != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (properties->handleTypes && location->type == CU_MEM_LOCATION_TYPE_HOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Host memory of a node would be shared chunk by chunk. */
+	if ((properties->handleTypes && *ret_place == MEMPOOL_HOST) || properties->usage != 0 ||
+		(properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
 	CUresult r = also_unsafe(start_enter_at(properties ? &properties->location : NULL));
+	enum mempool_place place;
 	struct mempool *made;
 
 	if (r != CUDA_SUCCESS)
-		return r;
+		return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r;
 	if (!pool || !properties)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = mempool_check_kind(&properties->location, properties->allocType);
-	if (r == CUDA_SUCCESS && ((properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
-					 properties->usage != 0))
-		r = CUDA_ERROR_NOT_SUPPORTED;
+	r = check_properties(properties, &place);
 	if (r == CUDA_SUCCESS)
-		r = mempool_create(properties->maxSize, &made);
+		r = mempool_create(place, properties->maxSize, &made);
 	if (r == CUDA_SUCCESS && properties->handleTypes) {
 		r = poolshare_add(mempool_handle(made));
 		if (r != CUDA_SUCCESS)
@@ -176,12 +203,16 @@ CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribut
 
 static CUresult set_access(CUmemoryPool pool, const CUmemAccessDesc *access)
 {
-	CUresult r = check_location(&access->location);
+	enum mempool_place place;
+	CUresult r = find_place(&access->location, &place);
 	SESSION_SCOPE(session_self());
 
 	if (r == CUDA_SUCCESS && access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
 		access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
 		r = CUDA_ERROR_INVALID_VALUE;
+	/* The program itself always has host memory, and never that of a device. */
+	if (r == CUDA_SUCCESS && place == MEMPOOL_HOST)
+		return mempool_is_host(pool) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 	/* The program may not have worked on the device yet. */
 	if (r == CUDA_SUCCESS)
 		r = start_session(access->location.id);
@@ -203,14 +234,17 @@ CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc
 
 CUDA_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
 {
+	enum mempool_place place;
 	CUresult r = enter(pool);
+	bool has;
 
 	if (r == CUDA_SUCCESS)
-		r = flags ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
-	if (r == CUDA_SUCCESS)
-		*flags = mempool_has_access(pool, location->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-								: CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	return r;
+		r = flags ? find_place(location, &place) : CUDA_ERROR_INVALID_VALUE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	has = place == MEMPOOL_HOST ? mempool_is_host(pool) : mempool_has_access(pool, location->id);
+	*flags = has ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return CUDA_SUCCESS;
 }
 
 /* @pool: NULL: the current pool */
@@ -230,8 +264,10 @@ static CUresult alloc_from(
 		*address = 0;
 		return CUDA_SUCCESS;
 	}
+	/* Nodes allocate device memory. */
 	if (capture_is_on(stream))
-		return capture_alloc(stream, bytes, address);
+		return mempool_is_host(pool) ? CUDA_ERROR_NOT_SUPPORTED
+					     : capture_alloc(stream, bytes, address);
 	r = capture_unsafe();
 	return r == CUDA_SUCCESS ? mempool_alloc(pool, bytes, stream, address) : r;
 }

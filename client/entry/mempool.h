@@ -3,12 +3,14 @@
 #ifndef FRMPS_CLIENT_ENTRY_MEMPOOL_H
 #define FRMPS_CLIENT_ENTRY_MEMPOOL_H
 
+#include "client/state/mempool.h"
 #include "protocol/cuda_abi.h"
 
 /**
- * CUDA_ERROR_INVALID_VALUE for an unknown kind of memory, CUDA_ERROR_NOT_SUPPORTED for all but
- * device memory, CUDA_ERROR_INVALID_DEVICE.
+ * CUDA_ERROR_INVALID_VALUE for an unknown kind of memory, CUDA_ERROR_NOT_SUPPORTED for one that
+ * pools do not have, CUDA_ERROR_INVALID_DEVICE.
  */
-CUresult mempool_check_kind(const CUmemLocation *location, CUmemAllocationType type);
+CUresult mempool_check_kind(
+	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place);
 
 #endif

@@ -44,7 +44,7 @@ CUDA_EXPORT CUresult cuMemPoolImportFromShareableHandle(
 		return CUDA_ERROR_INVALID_VALUE;
 	r = check_type(type, flags);
 	if (r == CUDA_SUCCESS)
-		r = mempool_create(0, &made);
+		r = mempool_create(MEMPOOL_DEVICE, 0, &made);
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = poolshare_import(mempool_handle(made), (int)(intptr_t)shareable);

@@ -46,12 +46,17 @@ static struct answer make_bool(bool value)
 	return make_int(value);
 }
 
+static bool is_of_pool(const struct range *range)
+{
+	return range->kind == RANGE_POOL || range->kind == RANGE_POOL_HOST;
+}
+
 /* Globals belong to a module; the program gets the context of the module. */
 static CUcontext owner_of(const struct range *range)
 {
 	int ordinal;
 
-	if (range->kind == RANGE_POOL)
+	if (is_of_pool(range))
 		return NULL;
 	if (range->kind != RANGE_GLOBAL)
 		return range->owner;
@@ -80,7 +85,8 @@ static CUresult answer_known(
 	bool registered = range->kind == RANGE_REGISTERED;
 	bool mapped = range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST;
 	bool host = range->kind == RANGE_HOST || range->kind == RANGE_MAPPED_HOST ||
-		    range->kind == RANGE_BEHIND || range->kind == RANGE_FILE || registered;
+		    range->kind == RANGE_POOL_HOST || range->kind == RANGE_BEHIND ||
+		    range->kind == RANGE_FILE || registered;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -133,7 +139,7 @@ static CUresult answer_known(
 		*ret_answer = make_word(mapped ? range->flags : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*ret_answer = make_word(range->kind == RANGE_POOL ? (uint64_t)(uintptr_t)range->owner : 0);
+		*ret_answer = make_word(is_of_pool(range) ? (uint64_t)(uintptr_t)range->owner : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 		return CUDA_ERROR_NOT_SUPPORTED;

@@ -20,22 +20,13 @@
 
 #define PAGE UINT64_C(4096)
 
-/* Without NUMA there is node 0. */
-static bool is_node(int id)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", id);
-	return id == 0 || (id > 0 && access(path, F_OK) == 0);
-}
-
 static CUresult check_properties(const CUmemAllocationProp *properties)
 {
 	const CUmemLocation *location = properties ? &properties->location : NULL;
 
 	if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
 		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
-		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !is_node(location->id)) ||
+		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !device_is_node(location->id)) ||
 		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes))
 		return CUDA_ERROR_INVALID_VALUE;
 	return device_check_location(location);

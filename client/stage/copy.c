@@ -29,8 +29,8 @@
 
 static enum copy_place place_of(enum range_kind kind)
 {
-	return kind == RANGE_HOST || kind == RANGE_MAPPED_HOST || kind == RANGE_MANAGED ||
-			       kind == RANGE_BEHIND || kind == RANGE_FILE
+	return kind == RANGE_HOST || kind == RANGE_MAPPED_HOST || kind == RANGE_POOL_HOST ||
+			       kind == RANGE_MANAGED || kind == RANGE_BEHIND || kind == RANGE_FILE
 		       ? COPY_PINNED
 		       : COPY_DEVICE;
 }

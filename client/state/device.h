@@ -68,6 +68,9 @@ uint32_t device_sms(void);
  */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
+/** Whether the machine has a NUMA node; without NUMA it has node 0. */
+bool device_is_node(int id);
+
 /**
  * Checks a place of memory: a device of the program, or its processors.
  * Return: as device_check(), CUDA_ERROR_INVALID_VALUE for no such place

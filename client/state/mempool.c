@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "client/state/host.h"
 #include "client/state/memory.h"
 #include "client/state/peer.h"
 #include "client/state/ranges.h"
@@ -30,6 +31,7 @@ struct cached {
 	uint64_t bytes;
 	uint64_t asked; /* of the latest allocation */
 	void *block;
+	enum mempool_place place;
 };
 
 TAILQ_HEAD(cached_list, cached);
@@ -37,8 +39,9 @@ TAILQ_HEAD(cached_list, cached);
 struct mempool {
 	LIST_ENTRY(mempool) link;
 	struct session *session;
+	enum mempool_place place;
 	bool destroyed; /* freed with its last allocation */
-	uint64_t peers; /* by ordinal: other devices that the program has given access */
+	uint64_t peers; /* by ordinal: devices that the program has given access */
 	int reuse_flags[3];
 	uint64_t threshold, most;
 	uint64_t used, cached_bytes, reserved_high; /* of blocks */
@@ -60,7 +63,7 @@ static struct mempools *own(void)
 
 /* ---- pools ---- */
 
-static struct mempool *new_pool(uint64_t most)
+static struct mempool *new_pool(enum mempool_place place, uint64_t most)
 {
 	struct mempool *pool = calloc(1, sizeof(*pool));
 
@@ -69,18 +72,19 @@ static struct mempool *new_pool(uint64_t most)
 	for (int i = 0; i < 3; ++i)
 		pool->reuse_flags[i] = 1;
 	pool->session = session_self();
+	pool->place = place;
 	pool->most = most;
 	TAILQ_INIT(&pool->cached);
 	LIST_INSERT_HEAD(&pools, pool, link);
 	return pool;
 }
 
-CUresult mempool_create(uint64_t most, struct mempool **ret_pool)
+CUresult mempool_create(enum mempool_place place, uint64_t most, struct mempool **ret_pool)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = new_pool(most);
+	pool = new_pool(place, most);
 	pthread_mutex_unlock(&lock);
 	if (!pool)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -89,35 +93,37 @@ CUresult mempool_create(uint64_t most, struct mempool **ret_pool)
 }
 
 /* Under the lock. */
-static struct mempool *find_default(void)
+static struct mempool *find_default(enum mempool_place place)
 {
-	if (!own()->standard)
-		own()->standard = new_pool(0);
-	return own()->standard;
+	struct mempool **standard = &own()->standard[place];
+
+	if (!*standard)
+		*standard = new_pool(place, 0);
+	return *standard;
 }
 
-struct mempool *mempool_default(void)
+struct mempool *mempool_default(enum mempool_place place)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = find_default();
+	pool = find_default(place);
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
 
 /* Under the lock. */
-static struct mempool *find_current(void)
+static struct mempool *find_current(enum mempool_place place)
 {
-	return own()->current ? own()->current : find_default();
+	return own()->current[place] ? own()->current[place] : find_default(place);
 }
 
-struct mempool *mempool_current(void)
+struct mempool *mempool_current(enum mempool_place place)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = find_current();
+	pool = find_current(place);
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
@@ -143,16 +149,28 @@ bool mempool_is(CUmemoryPool handle)
 	return pool;
 }
 
-CUresult mempool_set_current(CUmemoryPool handle)
+bool mempool_is_host(CUmemoryPool handle)
+{
+	const struct mempool *pool;
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	is = pool && pool->place == MEMPOOL_HOST;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+CUresult mempool_set_current(enum mempool_place place, CUmemoryPool handle)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
-	if (pool && pool->session != session_self())
+	if (pool && (pool->session != session_self() || pool->place != place))
 		pool = NULL;
 	if (pool)
-		own()->current = pool;
+		own()->current[place] = pool;
 	pthread_mutex_unlock(&lock);
 	return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -199,7 +217,10 @@ static bool give_back(struct cached_list *list)
 
 	while ((cached = TAILQ_FIRST(list))) {
 		TAILQ_REMOVE(list, cached, link);
-		memory_free_block(cached->block);
+		if (cached->place == MEMPOOL_HOST)
+			host_free_block(cached->block);
+		else
+			memory_free_block(cached->block);
 		free(cached);
 	}
 	return any;
@@ -275,12 +296,13 @@ CUresult mempool_destroy(CUmemoryPool handle)
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
-	if (pool && pool == pool->session->mempools.standard)
+	if (pool && pool == pool->session->mempools.standard[pool->place])
 		pool = NULL;
 	if (pool) {
+		struct mempool **current = &pool->session->mempools.current[pool->place];
+
 		pool->destroyed = true;
-		if (pool->session->mempools.current == pool)
-			pool->session->mempools.current = NULL;
+		*current = *current == pool ? NULL : *current;
 		retire(pool);
 	}
 	pthread_mutex_unlock(&lock);
@@ -423,7 +445,7 @@ static bool begin_new(struct mempool *pool, uint64_t bytes)
 /* Under no lock. */
 static CUresult make(struct mempool *pool, struct range *range)
 {
-	CUresult r = memory_alloc_range(range);
+	CUresult r = pool->place == MEMPOOL_HOST ? host_alloc_range(range) : memory_alloc_range(range);
 
 	pthread_mutex_lock(&lock);
 	pool->coming -= range->bytes;
@@ -467,7 +489,9 @@ static CUresult find_room(
 static CUresult alloc(
 	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
 {
-	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
+	struct range range = {.bytes = bytes,
+		.kind = pool->place == MEMPOOL_HOST ? RANGE_POOL_HOST : RANGE_POOL,
+		.owner = pool};
 	struct cached *cached;
 	CUresult r = find_room(pool, bytes, stream, &cached);
 
@@ -496,7 +520,7 @@ static struct mempool *visit(CUmemoryPool handle)
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = handle ? find(handle) : find_current();
+	pool = handle ? find(handle) : find_current(MEMPOOL_DEVICE);
 	if (pool)
 		pool->visitors++;
 	pthread_mutex_unlock(&lock);
@@ -531,11 +555,11 @@ static struct mempool *pool_of(const struct range *range)
 {
 	struct mempool *pool;
 
-	if (range->kind == RANGE_POOL)
+	if (range->kind == RANGE_POOL || range->kind == RANGE_POOL_HOST)
 		return range->owner;
 	pthread_mutex_lock(&lock);
 	if (!own()->others)
-		own()->others = new_pool(0);
+		own()->others = new_pool(MEMPOOL_DEVICE, 0);
 	pool = own()->others;
 	if (pool)
 		count(pool, range->room, range->bytes);
@@ -557,9 +581,18 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 		.seq = seq,
 		.bytes = range->room,
 		.asked = range->bytes,
-		.block = range->block};
+		.block = range->block,
+		.place = pool->place};
 	shelve(pool, cached);
 	return CUDA_SUCCESS;
+}
+
+/* Takes memory of a pool out of the map. 0 or RANGES_E_NONE. */
+static int take(CUdeviceptr address, struct range *ret_range)
+{
+	return ranges_take(address, RANGE_POOL, ret_range) == 0
+		       ? 0
+		       : ranges_take(address, RANGE_POOL_HOST, ret_range);
 }
 
 /* Memory of another session than the stream's: no command there can be its point. */
@@ -581,7 +614,7 @@ CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
 		return free_elsewhere(address, range.session, stream);
 	/* Removes the range from the map first: of two threads that free the same address, one gets
 	 * the error. */
-	if (ranges_take(address, RANGE_POOL, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
+	if (take(address, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = mempool_point(stream, &seq);
 	if (r != CUDA_SUCCESS) {
@@ -604,7 +637,7 @@ CUresult mempool_free_done(CUdeviceptr address)
 	struct range range;
 	CUresult r;
 
-	if (ranges_take(address, RANGE_POOL, &range) != 0)
+	if (take(address, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = keep(&range, NULL, 0);
 	mempool_settle();
@@ -619,7 +652,8 @@ static bool take_any(struct range *ret_range)
 	pthread_mutex_lock(&lock);
 	LIST_FOREACH (pool, &pools, link)
 		if (pool->session == session_self() && pool->allocations &&
-			ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
+			(ranges_take_owner(pool, RANGE_POOL, ret_range) == 0 ||
+				ranges_take_owner(pool, RANGE_POOL_HOST, ret_range) == 0))
 			break;
 	pthread_mutex_unlock(&lock);
 	return pool;
@@ -668,7 +702,7 @@ static CUresult get(
 }
 
 /* NULL: there is no such pool. */
-static struct session *session_of(CUmemoryPool handle)
+static struct session *session_of(CUmemoryPool handle, enum mempool_place *ret_place)
 {
 	const struct mempool *pool;
 	struct session *session;
@@ -676,24 +710,33 @@ static struct session *session_of(CUmemoryPool handle)
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
 	session = pool ? pool->session : NULL;
+	*ret_place = pool ? pool->place : MEMPOOL_DEVICE;
 	pthread_mutex_unlock(&lock);
 	return session;
+}
+
+/* Of device memory. */
+static CUresult reach(struct session *from, struct session *to, bool has)
+{
+	if (from == to)
+		return has ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	if (!peer_can(session_ordinal(to), session_ordinal(from)))
+		return CUDA_ERROR_INVALID_DEVICE;
+	return has ? peer_open(from, to) : CUDA_SUCCESS;
 }
 
 CUresult mempool_set_access(CUmemoryPool handle, struct session *to, bool has)
 {
 	const uint64_t bit = UINT64_C(1) << session_ordinal(to);
-	struct session *from = session_of(handle);
+	enum mempool_place place;
+	struct session *from = session_of(handle, &place);
 	struct mempool *pool;
-	CUresult r;
+	CUresult r = CUDA_SUCCESS;
 
-	if (!from || (from == to && !has))
+	if (!from)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (from == to)
-		return CUDA_SUCCESS;
-	if (!peer_can(session_ordinal(to), session_ordinal(from)))
-		return CUDA_ERROR_INVALID_DEVICE;
-	r = has ? peer_open(from, to) : CUDA_SUCCESS;
+	if (place == MEMPOOL_DEVICE)
+		r = reach(from, to, has);
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
 	if (pool && r == CUDA_SUCCESS)
@@ -709,7 +752,8 @@ bool mempool_has_access(CUmemoryPool handle, int device)
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
-	has = pool && (session_ordinal(pool->session) == device || (pool->peers >> device & 1));
+	has = pool && ((pool->place == MEMPOOL_DEVICE && session_ordinal(pool->session) == device) ||
+			      (pool->peers >> device & 1));
 	pthread_mutex_unlock(&lock);
 	return has;
 }

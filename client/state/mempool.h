@@ -1,5 +1,5 @@
-// Stream-ordered allocation: memory pools (CUmemoryPool) over the heap that serves cuMemAlloc. The
-// service does not know pools. Any thread.
+// Stream-ordered allocation: memory pools (CUmemoryPool) over the heaps that serve cuMemAlloc and
+// cuMemHostAlloc. The service does not know pools. Any thread.
 //
 // A pool caches memory that is freed in stream order. An allocation in the same stream may reuse it
 // at once, because the next use stands behind the free in the stream; any other stream may once the
@@ -20,30 +20,35 @@ struct client_stream;
 struct mempool;
 struct session;
 
+/* Where the memory of a pool is. */
+enum mempool_place { MEMPOOL_DEVICE, MEMPOOL_HOST, MEMPOOL_PLACES };
+
 /* Of a session; guarded by the lock of pools. */
 struct mempools {
-	struct mempool *standard, *current;
+	struct mempool *standard[MEMPOOL_PLACES], *current[MEMPOOL_PLACES];
 	struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
 };
 
 /**
  * A new pool. @most: limit of its bytes, cached memory included; 0: none. CUDA_ERROR_OUT_OF_MEMORY.
  */
-CUresult mempool_create(uint64_t most, struct mempool **ret_pool);
+CUresult mempool_create(enum mempool_place place, uint64_t most, struct mempool **ret_pool);
 /**
- * Destroys a pool: its allocations stay until these are freed. CUDA_ERROR_INVALID_VALUE for the
+ * Destroys a pool: its allocations stay until these are freed. CUDA_ERROR_INVALID_VALUE for a
  * default pool and invalid handles: of two threads that destroy the same pool, one gets the error.
  */
 CUresult mempool_destroy(CUmemoryPool handle);
 /** True for the handle of a pool; 0 is none. */
 bool mempool_is(CUmemoryPool handle);
+/** True for the handle of a pool of host memory. */
+bool mempool_is_host(CUmemoryPool handle);
 CUmemoryPool mempool_handle(const struct mempool *pool);
 
-struct mempool *mempool_default(void);
-/** The pool that allocations without a pool come from. */
-struct mempool *mempool_current(void);
+struct mempool *mempool_default(enum mempool_place place);
+/** The pool that allocations without a pool come from, if they are of device memory. */
+struct mempool *mempool_current(enum mempool_place place);
 /** CUDA_ERROR_INVALID_VALUE, as for all functions below with a handle: there is no such pool. */
-CUresult mempool_set_current(CUmemoryPool handle);
+CUresult mempool_set_current(enum mempool_place place, CUmemoryPool handle);
 
 /**
  * Allocates in stream order. @handle: 0: the current pool
@@ -70,10 +75,11 @@ CUresult mempool_free_done(CUdeviceptr address);
 void mempool_reset(void);
 
 /**
- * Says whether a device may use memory of the pool; its own always may. The first access of another
- * device is for all memory of the pool's device (peer.h).
+ * Says whether a device may use memory of the pool; its own always may use that of the device. The
+ * first access of another device is for all memory of the pool's device (peer.h). Host memory
+ * is within reach of all devices, whatever is said.
  * @to: the device's session, which is open
- * Return: CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_INVALID_DEVICE: no peer
+ * Return: CUDA_ERROR_INVALID_VALUE; CUDA_ERROR_INVALID_DEVICE: no peer, or the pool's own
  */
 CUresult mempool_set_access(CUmemoryPool handle, struct session *to, bool has);
 bool mempool_has_access(CUmemoryPool handle, int device);

@@ -19,6 +19,7 @@ enum range_kind {
 	RANGE_HOST = 2,	      /* pinned host memory, same address on the device */
 	RANGE_GLOBAL = 3,     /* a global of a module: a device address outside the window */
 	RANGE_POOL = 5,	      /* device memory of a memory pool, the owner */
+	RANGE_POOL_HOST = 12, /* pinned host memory of a memory pool, the owner */
 	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that reports another type (managed.h) */
 	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
 	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */

@@ -1271,6 +1271,103 @@ TEST(memory, pools_are_made_used_and_ended)
 	ck_cuda(cuCtxSynchronize());
 }
 
+static CUmemoryPool host_pool(CUmemLocationType type, size_t most)
+{
+	CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = type}, .maxSize = most};
+	CUmemoryPool pool;
+
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	return pool;
+}
+
+static int pool_access(CUmemoryPool pool, CUmemLocationType type)
+{
+	CUmemLocation location = {.type = type};
+	CUmemAccess_flags access = 77;
+
+	ck_cuda(cuMemPoolGetAccess(&access, pool, &location));
+	return (int)access;
+}
+
+/* One address for the program and the device. */
+TEST_LOOP(memory, pools_of_host_memory, 0, 2)
+{
+	CUmemLocationType type = _i ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_HOST;
+	CUmemoryPool pool, seen;
+	CUdeviceptr memory, device;
+	uint32_t five = 5;
+	uint64_t count = 1000;
+	void *host;
+	int kind;
+
+	driver_open();
+	pool = host_pool(type, 0);
+	ck_assert_int_eq(pool_access(pool, CU_MEM_LOCATION_TYPE_DEVICE), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_assert_int_eq(pool_access(pool, CU_MEM_LOCATION_TYPE_HOST), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuMemPoolSetAccess(pool, &read_write, 1));
+	ck_assert_int_eq(pool_access(pool, CU_MEM_LOCATION_TYPE_DEVICE), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 1 << 20, pool, NULL));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 1 << 20);
+	ck_cuda(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory));
+	ck_assert_int_eq(kind, CU_MEMORYTYPE_HOST);
+	ck_cuda(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory));
+	ck_assert_uint_eq(device, memory);
+	ck_cuda(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, memory));
+	ck_assert_uint_eq((CUdeviceptr)(uintptr_t)host, memory);
+	ck_cuda(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+	ck_assert_ptr_eq(seen, pool);
+	ck_cuda(launch("fill", 8, 64, NULL, (void *[]){&memory, &five, &count}));
+	ck_cuda(cuStreamSynchronize(NULL));
+	ck_assert_uint_eq(((uint32_t *)host)[999], 5);
+	((uint32_t *)host)[0] = 6;
+	ck_assert_uint_eq(word_at(memory), 6);
+	ck_assert_uint_eq(word_at(memory + 4), 5);
+	ck_cuda(cuMemFreeAsync(memory, NULL));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 1 << 20, pool, NULL));
+	ck_cuda(cuMemPoolDestroy(pool));
+	ck_cuda(cuMemsetD32_v2(memory, 7, 1000));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(*(uint32_t *)(uintptr_t)memory, 7);
+	ck_cuda(cuMemFree_v2(memory));
+}
+
+/* Each place has pools of its own. */
+TEST(memory, pools_are_of_their_place)
+{
+	CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST},
+		      device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUmemPoolProps strange = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+	CUmemAccessDesc access = {.location = host, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemoryPool pool, standard, seen;
+	CUdeviceptr memory;
+
+	driver_open();
+	pool = host_pool(CU_MEM_LOCATION_TYPE_HOST, 1 << 20);
+	ck_cuda(cuMemGetDefaultMemPool(&standard, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 4096, standard, NULL));
+	*(uint32_t *)(uintptr_t)memory = 3;
+	ck_cuda(cuMemFreeAsync(memory, NULL));
+	ck_assert_int_eq(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemSetMemPool(&host, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
+	ck_cuda(cuMemGetMemPool(&seen, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+	ck_assert_ptr_eq(seen, pool);
+	ck_assert_int_eq(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemGetDefaultMemPool(&seen, &device, CU_MEM_ALLOCATION_TYPE_PINNED));
+	ck_assert_ptr_ne(seen, standard);
+	ck_assert_int_eq(pool_access(seen, CU_MEM_LOCATION_TYPE_HOST), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_assert_int_eq(cuMemPoolSetAccess(seen, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
+	ck_cuda(cuMemPoolSetAccess(pool, &access, 1));
+	strange.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+	ck_assert_int_eq(cuMemPoolCreate(&seen, &strange), CUDA_ERROR_INVALID_VALUE);
+	strange.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, 4711};
+	ck_assert_int_eq(cuMemPoolCreate(&seen, &strange), CUDA_ERROR_INVALID_VALUE);
+	strange.location = host;
+	strange.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	ck_assert_int_eq(cuMemPoolCreate(&seen, &strange), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* What a program wants kept is there afterwards, if it was before: blocks go back whole. */
 TEST(memory, a_trim_leaves_what_is_to_be_kept)
 {
