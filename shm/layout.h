@@ -63,7 +63,8 @@
 #define SHM_ARENA_PART_BYTES (UINT64_C(2) << 20)
 
 /* Stream table entry: the executor makes the stream from it at the first use. The client writes it
- * before the first command that names the slot; the ring's tail publishes the entry. */
+ * before the first command that names the slot; the ring's tail publishes the entry. The priority
+ * may change later. */
 struct shm_stream_entry {
 	uint32_t flags;	  /* driver stream flags: 0 or 1 (non-blocking) */
 	int32_t priority; /* as given by the program */

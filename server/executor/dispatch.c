@@ -124,14 +124,16 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 }
 
 /* Opens the backend's stream on first use, and replaces the stream if the session's kernels are to
- * run elsewhere now. A group that was made in this turn counts: the command may have been issued
+ * run elsewhere now, or at another priority. A group that was made in this turn counts: the command may have been issued
  * for that reason. See cap.c. */
 static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 {
 	if (tenant->cap.waits)
 		cap_look(tenant);
-	return stream->backend && stream->sms == word_relaxed(&tenant->sms) ? CUDA_SUCCESS
-									    : renew_stream(tenant, stream);
+	return stream->backend && stream->sms == word_relaxed(&tenant->sms) &&
+			       stream->made_priority == stream->priority
+		       ? CUDA_SUCCESS
+		       : renew_stream(tenant, stream);
 }
 
 /* Copies a command's writes to a mirror on to the constant. The command itself was handed over,

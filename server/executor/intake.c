@@ -249,15 +249,12 @@ static bool is_too_deep(struct tenant *tenant, struct stream *stream)
 	       stream->journal.journaled - stream_done(tenant, stream) > 2 * SHM_STREAM_CREDIT;
 }
 
-/* Reads the client's table of a stream once, at the first use of the slot or its reuse.
- */
-static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t op)
+/* The client may change the priority at any time. */
+static void know_stream(struct tenant *tenant, struct stream *stream)
 {
 	const volatile struct shm_stream_entry *entry = shm_view_entry(&tenant->view, stream->slot);
 
-	if (!stream->known)
-		stream->priority = entry->priority;
-	stream->known = op != FRMPS_OP_STREAM_DESTROY;
+	stream->priority = entry->priority;
 }
 
 /* Notes events in the order of the ring, which is the program's: streams reach the commands in
@@ -304,7 +301,7 @@ static int take_command(struct tenant *tenant, const struct frmps_head *head, co
 	wrong = intake_check(tenant, copy);
 	if (wrong)
 		return offend(tenant, head, wrong);
-	know_stream(tenant, stream, head->op);
+	know_stream(tenant, stream);
 	know_event(tenant, copy);
 	if (stream->issued == stream->journal.journaled)
 		stream->cursor = journal_end(&stream->journal);

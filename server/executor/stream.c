@@ -3,9 +3,9 @@
 // All streams of the backend are non-blocking: the client sends the waits of its default streams as
 // DEPEND. So only the priority of the client's table matters here.
 //
-// A stream of the backend keeps its multiprocessors for life. So where the session gets others, the
-// next command replaces the stream by a new one, which waits for the work of the old. Commands on
-// the device then end where they are.
+// A stream of the backend keeps its multiprocessors and its priority for life. So where the session
+// gets others, or the program changes the priority, the next command replaces the stream by a new
+// one, which waits for the work of the old. Commands on the device then end where they are.
 
 #include "server/executor/stream.h"
 
@@ -75,6 +75,7 @@ void stream_replace(struct tenant *tenant, struct stream *stream, struct backend
 	stream_give_back(tenant, stream->backend);
 	stream->backend = next;
 	stream->sms = word_relaxed(&tenant->sms);
+	stream->made_priority = stream->priority;
 }
 
 void stream_close(struct tenant *tenant, struct stream *stream)

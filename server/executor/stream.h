@@ -59,13 +59,13 @@ struct stream {
 	uint64_t sms;			/* multiprocessors of `backend`: tenant.sms when it was made */
 	struct backend_event *join;	/* for waits of other streams on no event of the client's */
 	uint64_t join_seq;		/* command behind which join was recorded */
-	int32_t priority;
-	bool known;		   /* priority was read from the client's table */
-	bool unmarked_listed;	   /* is on the session's list */
-	bool host_told;		   /* HOLD_HOST: the client may run it */
-	bool watched;		   /* is on the session's list */
-	uint64_t unmarked_at;	   /* ns */
-	uint64_t held_at, poll_at; /* ns */
+	int32_t priority;		/* of the client's table, at the latest command */
+	int32_t made_priority;		/* of `backend` */
+	bool unmarked_listed;		/* is on the session's list */
+	bool host_told;			/* HOLD_HOST: the client may run it */
+	bool watched;			/* is on the session's list */
+	uint64_t unmarked_at;		/* ns */
+	uint64_t held_at, poll_at;	/* ns */
 	TAILQ_ENTRY(stream) held, unmarked, watch;
 	TAILQ_HEAD(, event) timed; /* timing.h; not empty: it is on the session's list */
 	TAILQ_ENTRY(stream) timed_link;

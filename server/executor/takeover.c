@@ -148,7 +148,6 @@ static const char *adopt_stream(struct tenant *tenant, struct stream *stream)
 		return "its journal contradicts itself";
 	stream->adopted = stream->journal.journaled;
 	stream->priority = shm_view_entry(&tenant->view, stream->slot)->priority;
-	stream->known = true;
 	while (stream->done < stream->issued && settles_itself(first_of(tenant, stream)->op)) {
 		stream->done++;
 		if (stream->done < stream->journal.journaled)

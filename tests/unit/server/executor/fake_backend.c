@@ -395,7 +395,7 @@ static CUresult sms_make(uint64_t sms)
 
 static CUresult stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
-	(void)priority;
+	fake.priority = priority;
 	return make_of(FAKE_STREAM_CREATE, sms, (void **)ret_stream);
 }
 

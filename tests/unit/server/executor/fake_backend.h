@@ -69,6 +69,7 @@ struct fake {
 	uint64_t device_word;	     /* what a copy to the host reads */
 	uint32_t set_value[64];	     /* of the n-th change of a graph: of its fill */
 	bool copies_pend;	     /* stream_query: not ready */
+	int32_t priority;	     /* of the stream that was made last */
 	CUresult query;		     /* stream_query: this, if not 0 */
 	unsigned queries;
 	struct backend_time time; /* event_time: of every event, */

@@ -108,6 +108,26 @@ TEST(cap, a_stream_that_is_replaced_goes_on_in_order)
 	ck_assert_uint_eq(fixture_done(1), 2);
 }
 
+/* The same with the priority that the program gives it. */
+TEST(cap, a_stream_of_another_priority_goes_on_in_order)
+{
+	fixture.client.client->streams[1].priority = -1;
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_int_eq(fake.priority, -1);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 1);
+	fixture.client.client->streams[1].priority = -4;
+	fixture_launch(1, 0, 3);
+	fixture_turn();
+	ck_assert_int_eq(fake.priority, -4);
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 2);
+	ck_assert_ptr_eq(fake_call(FAKE_WAIT, 0)->stream, fake_call(FAKE_LAUNCH, 2)->stream);
+	ck_assert_ptr_ne(fake_call(FAKE_LAUNCH, 2)->stream, fake_call(FAKE_LAUNCH, 1)->stream);
+	ck_assert_int_lt(fake_position(FAKE_WAIT, 0), fake_position(FAKE_LAUNCH, 2));
+}
+
 TEST(cap, a_stream_whose_work_is_done_waits_for_nothing)
 {
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
