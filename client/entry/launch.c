@@ -72,34 +72,38 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-static LAUNCH_INLINE CUresult run(
-	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra, bool traced)
+/* What the driver says at the call. */
+static LAUNCH_INLINE CUresult check(
+	struct launch *launch, const struct client_stream *stream, void **params, void **extra)
 {
-	struct client_stream *stream = launch->stream;
-	CUresult result;
+	CUresult result = encode_check(launch);
 
-	result = encode_check(launch);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = encode_arguments(launch, params, extra);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!stream)
-		result = stream_resolve(handle, per_thread, &stream);
+	if (result == CUDA_SUCCESS)
+		result = encode_arguments(launch, params, extra);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (__builtin_expect(launch->function->session != stream->session, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (__builtin_expect(launch->cooperative, 0)) {
-		result = cooperative_check(launch);
-		if (result != CUDA_SUCCESS)
-			return result;
-	}
+	return __builtin_expect(launch->cooperative, 0) ? cooperative_check(launch) : CUDA_SUCCESS;
+}
+
+static LAUNCH_INLINE CUresult run(
+	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra, bool traced)
+{
+	struct client_stream *stream = launch->stream;
+	CUresult result = stream ? CUDA_SUCCESS : stream_resolve(handle, per_thread, &stream);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	launch->is_node = capture_is_on(stream);
+	result = check(launch, stream, params, extra);
+	if (__builtin_expect(result != CUDA_SUCCESS, 0))
+		return launch->is_node ? capture_fail(stream, result) : result;
 	if (__builtin_expect(launch->event_count, 0))
 		result = launch_with_events(launch, stream, traced);
 	else
-		result = capture_is_on(stream) ? capture_launch(stream, launch)
-					       : submit_launch(launch, stream, traced);
+		result = launch->is_node ? capture_launch(stream, launch)
+					 : submit_launch(launch, stream, traced);
 	return leave_launch(result, stream);
 }
 

@@ -278,6 +278,17 @@ CUresult capture_refuse(struct client_stream *stream)
 	return r;
 }
 
+CUresult capture_fail(struct client_stream *stream, CUresult code)
+{
+	struct capture *capture;
+
+	graph_enter();
+	if (enter(stream, &capture) == CUDA_SUCCESS)
+		invalidate(capture);
+	graph_leave();
+	return code;
+}
+
 /* ---- events ---- */
 
 static CUresult record(

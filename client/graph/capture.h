@@ -91,6 +91,9 @@ CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CU
  */
 CUresult capture_refuse(struct client_stream *stream);
 
+/** A call of which there is no node has failed: that ends the capture. Return: code */
+CUresult capture_fail(struct client_stream *stream, CUresult code);
+
 /** Records an event on a stream that captures. @captured: the event's word (state/event.c) */
 CUresult capture_record(struct client_stream *stream, struct captured **captured);
 /**

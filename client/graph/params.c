@@ -107,6 +107,7 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 		.grid = {given->gridDimX, given->gridDimY, given->gridDimZ},
 		.block = {given->blockDimX, given->blockDimY, given->blockDimZ},
 		.shared_bytes = given->sharedMemBytes,
+		.is_node = true,
 	};
 	struct client_function *function;
 	CUresult r;
@@ -140,6 +141,7 @@ CUresult params_check_kernel(const struct graph_params *params)
 		.block = {body->block_x, body->block_y, body->block_z},
 		.shared_bytes = body->shared_bytes,
 		.cooperative = kernel->cooperative,
+		.is_node = true,
 		.attributes = attributes,
 		.attribute_total = body->attribute_count,
 	};

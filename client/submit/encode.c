@@ -107,7 +107,7 @@ static CUresult check_clusters(const struct launch *launch)
 	if (is_set(own))
 		cluster = own;
 	if (!is_set(cluster))
-		return attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]
+		return attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] && !launch->is_node
 			       ? CUDA_ERROR_INVALID_CLUSTER_SIZE
 			       : CUDA_SUCCESS;
 	blocks = cluster_blocks(cluster);

@@ -19,6 +19,7 @@ struct launch {
 	uint32_t shared_bytes;
 	bool cooperative;	      /* goes as a flag of the record, never as an attribute */
 	bool extended;		      /* was called with a configuration */
+	bool is_node;		      /* becomes a node, which may get more attributes */
 	struct client_stream *stream; /* that the program made; NULL: a default stream, or none */
 	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without
 	 * parameters. */

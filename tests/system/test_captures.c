@@ -191,6 +191,33 @@ TEST(captures, what_has_no_place_in_a_capture_ends_it)
 	ck_assert_uint_eq(word_at(word), 0);
 }
 
+/* It would be missing in the graph. */
+TEST_LOOP(captures, a_launch_that_is_refused_ends_its_capture, 0, 3)
+{
+	static const struct {
+		unsigned blocks, threads, shared;
+	} wrong[] = {{0, 32, 0}, {1, 2048, 0}, {1, 32, 1 << 20}};
+	CUdeviceptr word;
+	uint32_t by = 1;
+	void *arguments[] = {&word, &by};
+	CUstream stream;
+
+	driver_open();
+	word = device_words(1, 0);
+	stream = new_stream();
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	ck_assert_int_eq(cuLaunchKernel(kernel("count_up"), wrong[_i].blocks, 1, 1, wrong[_i].threads, 1, 1,
+				 wrong[_i].shared, stream, arguments, NULL),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	/* Elsewhere nothing comes of it. */
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 1);
+}
+
 TEST(captures, launches_of_graphs_are_not_captured)
 {
 	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,

@@ -472,6 +472,18 @@ TEST(encode, a_preferred_cluster_goes_with_the_launchs)
 	ck_assert_int_eq(launch_with(&preferred, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 
+/* Its attributes may come later. */
+TEST(encode, a_node_may_be_without_the_clusters_that_its_kernel_wants)
+{
+	struct client_function *function = function_find(plain);
+	struct launch launch = {.function = function, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+
+	function->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
+	ck_assert_int_eq(encode_check(&launch), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	launch.is_node = true;
+	ck_assert_int_eq(encode_check(&launch), CUDA_SUCCESS);
+}
+
 TEST(encode, a_compiled_cluster_size_stays)
 {
 	struct client_function *function = function_find(add);
