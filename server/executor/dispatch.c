@@ -124,8 +124,8 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 }
 
 /* Opens the backend's stream on first use, and replaces the stream if the session's kernels are to
- * run elsewhere now, or at another priority. A group that was made in this turn counts: the command may have been issued
- * for that reason. See cap.c. */
+ * run elsewhere now, or at another priority. A group that was made in this turn counts: the command
+ * may have been issued for that reason. See cap.c. */
 static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 {
 	if (tenant->cap.waits)
