@@ -66,8 +66,8 @@ static bool decode_params(
 }
 
 /* Values of a description without parameters: their number, the attributes, the size of a block and
- * that of a cluster. */
-#define DESCRIPTION_VALUES (1 + CU_FUNC_ATTRIBUTE_MAX + 3 + 1)
+ * that of a cluster, and what a grid counts. */
+#define DESCRIPTION_VALUES (1 + CU_FUNC_ATTRIBUTE_MAX + 3 + 1 + 1)
 
 static void decode_attributes(struct client_function *function, const uint64_t *values)
 {
@@ -76,6 +76,7 @@ static void decode_attributes(struct client_function *function, const uint64_t *
 	for (uint32_t i = 0; i < 3; ++i)
 		function->only_block[i] = (uint32_t)values[CU_FUNC_ATTRIBUTE_MAX + i];
 	function->max_cluster = (uint32_t)values[CU_FUNC_ATTRIBUTE_MAX + 3];
+	function->counts_clusters = values[CU_FUNC_ATTRIBUTE_MAX + 4] != 0;
 	function->has_cluster = function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] > 0;
 	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 	function->granted_clusters =

@@ -56,6 +56,7 @@ struct client_function {
 	uint32_t only_block[3];			   /* the only size of a block; 0: any */
 	uint32_t max_cluster;			   /* blocks; 0: the device's */
 	bool has_cluster;			   /* was compiled for clusters of one size */
+	bool counts_clusters;			   /* the size of a grid is that in clusters */
 	int32_t attributes[CU_FUNC_ATTRIBUTE_MAX]; /* the program's values */
 	int32_t granted_shared,
 		granted_clusters; /* permissions at the service, never below the program's values */

@@ -8,7 +8,7 @@
 #include "client/state/session.h"
 #include "client/submit/encode.h"
 
-/* Number of blocks that run at the same time if the launch has clusters. */
+/* Number of blocks that run at the same time if the launch has clusters, in what its grid counts. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
 	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
@@ -28,7 +28,7 @@ static CUresult count_clustered(const struct launch *launch, uint32_t cluster, u
 	if (question.attribute_count > FRMPS_ATTRIBUTE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = occupancy_ask(launch->function, &question, &clusters);
-	*ret_blocks = clusters * cluster;
+	*ret_blocks = launch->function->counts_clusters ? clusters : clusters * cluster;
 	return result;
 }
 

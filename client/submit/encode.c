@@ -113,7 +113,7 @@ static CUresult check_clusters(const struct launch *launch)
 	blocks = cluster_blocks(cluster);
 	if (function->max_cluster)
 		most = function->max_cluster;
-	if (blocks == 0 || blocks > most || !divides(cluster, launch->grid))
+	if (blocks == 0 || blocks > most || (!function->counts_clusters && !divides(cluster, launch->grid)))
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	return CUDA_SUCCESS;
 }

@@ -74,6 +74,7 @@ struct backend_device {
 struct backend_shape {
 	uint32_t block[3];     /* the only size of a block; 0: any */
 	uint32_t cluster_most; /* blocks of a cluster; 0: as many as the device allows */
+	bool counts_clusters;  /* the grid's size is that in clusters */
 };
 
 /* Parameter layout and attributes of a kernel. A truncated copy may end after the last parameter:

@@ -51,6 +51,7 @@
 #define INFO_EXPLICIT_CLUSTER 0x3eu
 #define INFO_MOST_CLUSTER     0x3fu
 #define INFO_BARRIERS	      0x4cu
+#define INFO_COUNTS_CLUSTERS  0x5bu
 #define FORMAT_BYTE	      2u
 #define FORMAT_SIZED	      4u
 
@@ -299,6 +300,7 @@ static void note_shape(struct backend_shape *shape, const struct record *record)
 			shape->block[i] = word_at(record->at + 4 * i);
 	if (record->attribute == INFO_MOST_CLUSTER && record->bytes == 4)
 		shape->cluster_most = word_at(record->at);
+	shape->counts_clusters |= record->attribute == INFO_COUNTS_CLUSTERS;
 }
 
 void kernels_shape(const uint8_t *info, uint64_t bytes, struct backend_shape *ret_shape)
@@ -358,6 +360,8 @@ static void read_kernel_info(
 		note_of_kernel(kernel, &record);
 		note_shape(&kernel->shape, &record);
 	}
+	if (kernel->shape.counts_clusters)
+		refuse(kernels, LOAD_REASON_CLUSTERS);
 	if (at != end)
 		refuse(kernels, LOAD_REASON_ATTRIBUTES);
 }

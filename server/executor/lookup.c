@@ -67,7 +67,7 @@ static struct function *function_new(struct module *module, struct backend_funct
 
 static void reply_info(struct job *job, const struct backend_function_info *info)
 {
-	uint32_t count = 1 + 2 * info->param_count + BACKEND_FUNC_ATTRS + 4, at = 0;
+	uint32_t count = 1 + 2 * info->param_count + BACKEND_FUNC_ATTRS + 5, at = 0;
 	uint64_t *values = malloc(count * sizeof(*values));
 
 	if (!values) {
@@ -83,7 +83,8 @@ static void reply_info(struct job *job, const struct backend_function_info *info
 		values[at++] = (uint64_t)(int64_t)info->attributes[i];
 	for (uint32_t i = 0; i < 3; i++)
 		values[at++] = info->shape.block[i];
-	values[at] = info->shape.cluster_most;
+	values[at++] = info->shape.cluster_most;
+	values[at] = info->shape.counts_clusters;
 	job_reply(job, CUDA_SUCCESS, values, count, NULL);
 	free(values);
 }

@@ -377,23 +377,54 @@ TEST(semantics, kernels_are_listed_in_the_drivers_order)
 	free(image);
 }
 
+/* As the test kernel of this name, for a GPU. */
+static const char count_shaped[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+				   ".visible .entry count_shaped(.param .u64 word, .param .u32 by)\n"
+				   ".reqntid 32, 2, 1\n"
+				   "{\n"
+				   "\t.reg .pred first;\n\t.reg .b32 x, y, more;\n\t.reg .b64 at;\n"
+				   "\tmov.u32 x, %tid.x;\n\tmov.u32 y, %tid.y;\n\tor.b32 x, x, y;\n"
+				   "\tsetp.eq.u32 first, x, 0;\n"
+				   "\tld.param.u64 at, [word];\n\tld.param.u32 more, [by];\n"
+				   "\t@first red.global.add.u32 [at], more;\n"
+				   "\tret;\n"
+				   "}\n";
+
+static CUfunction shaped_kernel(void)
+{
+	static CUfunction function;
+	CUmodule module;
+
+	if (function || cuModuleGetFunction(&function, kernels(), "count_shaped") == CUDA_SUCCESS)
+		return function;
+	ck_cuda(cuModuleLoadData(&module, count_shaped));
+	ck_cuda(cuModuleGetFunction(&function, module, "count_shaped"));
+	return function;
+}
+
 static CUresult launch_shaped(
 	CUstream stream, unsigned x, unsigned y, CUdeviceptr word, CUgraph graph, CUgraphNode *node)
 {
 	uint32_t by = 1;
 	void *arguments[] = {&word, &by};
-	CUDA_KERNEL_NODE_PARAMS params = kernel_params("count_shaped", 1, x, arguments);
+	CUDA_KERNEL_NODE_PARAMS params = {.func = shaped_kernel(),
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = x,
+		.blockDimY = y,
+		.blockDimZ = 1,
+		.kernelParams = arguments};
 
-	params.blockDimY = y;
 	if (graph)
 		return cuGraphAddKernelNode_v2(node, graph, NULL, 0, &params);
-	return cuLaunchKernel(kernel("count_shaped"), 1, 1, 1, x, y, 1, 0, stream, arguments, NULL);
+	return cuLaunchKernel(shaped_kernel(), 1, 1, 1, x, y, 1, 0, stream, arguments, NULL);
 }
 
 /* At the call, and nothing of it is left behind. */
 TEST(semantics, a_kernel_with_blocks_of_one_size_has_no_others)
 {
-	static const unsigned others[][2] = {{64, 1}, {32, 1}, {2, 32}, {32, 3}, {16, 4}, {1, 1}};
+	static const unsigned others[][2] = {{64, 1}, {32, 1}, {2, 32}, {32, 3}, {16, 4}};
 	CUgraphNode node;
 	CUdeviceptr word;
 	CUstream stream;

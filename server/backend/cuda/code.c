@@ -138,6 +138,12 @@ uint64_t code_length(const struct code_facts *facts, const char *kernel)
 	return at < facts->count ? facts->at[at].bytes : 0;
 }
 
+static bool are_same(const struct backend_shape *a, const struct backend_shape *b)
+{
+	return !memcmp(a->block, b->block, sizeof(a->block)) && a->cluster_most == b->cluster_most &&
+	       a->counts_clusters == b->counts_clusters;
+}
+
 struct backend_shape code_shape(const struct code_facts *facts, const char *kernel)
 {
 	uint64_t name = hash(kernel);
@@ -145,7 +151,7 @@ struct backend_shape code_shape(const struct code_facts *facts, const char *kern
 	struct backend_shape any = {.cluster_most = 0};
 
 	for (uint32_t i = first; i < facts->count && facts->at[i].name == name; i++)
-		if (memcmp(&facts->at[i].shape, &facts->at[first].shape, sizeof(any)) != 0)
+		if (!are_same(&facts->at[i].shape, &facts->at[first].shape))
 			return any;
 	return first < facts->count ? facts->at[first].shape : any;
 }

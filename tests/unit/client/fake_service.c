@@ -53,14 +53,14 @@ static uint32_t describe(const char *name)
 	else
 		return 0;
 	n /= 8;
-	memset(values + n, 0, 20 * 8);
+	memset(values + n, 0, 21 * 8);
 	values[n + CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = (uint64_t)fake.kernel_threads;
 	values[n + CU_FUNC_ATTRIBUTE_NUM_REGS] = fake.registers;
 	values[n + CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = FAKE_SHARED;
 	values[n + CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = (uint64_t)INT64_C(-1);
 	memcpy(&values[n + CU_FUNC_ATTRIBUTE_MAX], fake.only_block, sizeof(fake.only_block));
 	values[n + CU_FUNC_ATTRIBUTE_MAX + 3] = fake.cluster_most;
-	return n + (fake.nonsense ? 19 : 20);
+	return n + (fake.nonsense ? 20 : 21);
 }
 
 /* Its number is that of the client's descriptor. */

@@ -458,6 +458,19 @@ TEST(encode, clusters_of_few_blocks)
 	ck_assert_uint_eq(record()->attribute_count, 0);
 }
 
+/* The grid has whole clusters, whatever its size. */
+TEST(encode, grids_of_clusters)
+{
+	struct client_function *function = function_find(add);
+
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 3;
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = 1;
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = 1;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	function->counts_clusters = true;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_SUCCESS);
+}
+
 /* The launch's size of clusters has to be there for a preferred one. */
 TEST(encode, a_preferred_cluster_goes_with_the_launchs)
 {

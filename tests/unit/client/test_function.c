@@ -426,8 +426,8 @@ START_TEST(decode_layouts)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
 		struct client_function function = {0};
-		uint64_t numbers[1 + 6 + 20] = {rows[i].count};
-		struct wire_u64s values = {.at = numbers, .count = 1 + 2 * (uint32_t)rows[i].count + 20};
+		uint64_t numbers[1 + 6 + 21] = {rows[i].count};
+		struct wire_u64s values = {.at = numbers, .count = 1 + 2 * (uint32_t)rows[i].count + 21};
 
 		memcpy(numbers + 1, rows[i].params, sizeof(rows[i].params));
 		ck_assert_int_eq(function_decode(&function, &values),
@@ -440,8 +440,8 @@ END_TEST
 TEST(function, a_description_without_memory_is_no_nonsense)
 {
 	struct client_function function = {0};
-	const uint64_t numbers[1 + 2 + 20] = {1, 0, 8};
-	const struct wire_u64s values = {.at = numbers, .count = 1 + 2 + 20};
+	const uint64_t numbers[1 + 2 + 21] = {1, 0, 8};
+	const struct wire_u64s values = {.at = numbers, .count = 1 + 2 + 21};
 	CUresult r;
 
 	scarce_begin();

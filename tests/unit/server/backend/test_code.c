@@ -64,6 +64,13 @@ TEST(code, shapes_are_those_of_the_image)
 	ck_assert(is_shape("one_size", 32, 2, 0));
 	ck_assert(is_shape("small_clusters", 0, 0, 4));
 	ck_assert(is_shape("neither", 0, 0, 0));
+	ck_assert(!code_shape(&facts, "one_size").counts_clusters);
+	unload();
+	load("clustered.cubin");
+	code_facts_add(&facts, image, image_bytes);
+	code_facts_sort(&facts);
+	ck_assert(is_shape("counted_in_clusters", 64, 1, 0));
+	ck_assert(code_shape(&facts, "counted_in_clusters").counts_clusters);
 }
 
 /* The driver may load any of them. */

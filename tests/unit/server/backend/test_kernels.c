@@ -118,12 +118,21 @@ TEST(kernels, shapes_are_read)
 	ck_assert_uint_eq(info.shape.block[1], 2);
 	ck_assert_uint_eq(info.shape.block[2], 1);
 	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
-	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH], 1);
-	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET], 0);
 	ck_assert(kernels_parameters(&kernels, kernel_of("small_clusters"), &info));
 	ck_assert_uint_eq(info.shape.block[0], 0);
 	ck_assert_uint_eq(info.shape.cluster_most, 4);
 	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 128);
+	ck_assert(kernels_parameters(&kernels, kernel_of("own_clusters"), &info));
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH], 2);
+	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET], 0);
+}
+
+/* The driver makes blocks of them. */
+TEST(kernels, kernels_that_count_clusters_are_the_drivers)
+{
+	load("clustered.cubin");
+	ck_assert_int_eq(read_image(), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(kernels.why, LOAD_REASON_CLUSTERS);
 }
 
 static void give_places(void)

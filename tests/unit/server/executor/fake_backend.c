@@ -334,7 +334,8 @@ static CUresult function_find(struct backend_module *module, const char *name, b
 	ret_info->params[0].size = 8;
 	ret_info->argument_bytes = 8;
 	ret_info->attributes[0] = 1024;
-	ret_info->shape = (struct backend_shape){.block = {32, 16, 8}, .cluster_most = 4};
+	ret_info->shape =
+		(struct backend_shape){.block = {32, 16, 8}, .cluster_most = 4, .counts_clusters = true};
 	return CUDA_SUCCESS;
 }
 

@@ -327,11 +327,12 @@ TEST(role, a_client_from_beginning_to_end)
 	struct wire_message request;
 
 	prepare(&client, 5);
-	ck_assert_uint_eq(message.reply.values.count, 1 + 2 + BACKEND_FUNC_ATTRS + 4);
+	ck_assert_uint_eq(message.reply.values.count, 1 + 2 + BACKEND_FUNC_ATTRS + 5);
 	ck_assert_uint_eq(message.reply.values.at[2], 8);
 	ck_assert_uint_eq(message.reply.values.at[3], 1024);
 	for (uint32_t i = 0; i < 4; i++)
 		ck_assert_uint_eq(message.reply.values.at[3 + BACKEND_FUNC_ATTRS + i], 32 >> i);
+	ck_assert_uint_eq(message.reply.values.at[7 + BACKEND_FUNC_ATTRS], 1);
 	for (int i = 0; i < 1000; i++)
 		launch(&client, 1 + i % 3, 0);
 	for (uint32_t stream = 1; stream <= 3; stream++)
