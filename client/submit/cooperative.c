@@ -8,7 +8,7 @@
 #include "client/state/session.h"
 #include "client/submit/encode.h"
 
-/* Number of blocks that run at the same time if the launch has clusters, in what its grid counts. */
+/* How much of a grid with clusters runs at the same time, in what the grid counts. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
 	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,

@@ -72,8 +72,8 @@ static void count_up(const struct host_grid *grid, const struct host_block_index
 	atomic_fetch_add(HOST_POINTER(_Atomic uint32_t, params[0]), HOST_VALUE(uint32_t, params[1]));
 }
 
-/* Its blocks have 32 by 2 threads. CUDA C++ has no word for that alone: on a GPU the kernel is one of
- * test_semantics.c. */
+/* Its blocks have 32 by 2 threads. CUDA C++ has no word for that alone: on a GPU the kernel is one
+ * of test_semantics.c. */
 static void count_shaped(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	count_up(grid, block, params);
