@@ -112,6 +112,15 @@ static void open_stream(struct client_stream *stream, CUcontext context, uint32_
 	word_release(&stream->handle, next_handle(stream));
 }
 
+/* The executor looks at the next command's turn. */
+void stream_set_priority(struct client_stream *stream, int32_t priority)
+{
+	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
+
+	stream->priority = clamp_priority(priority);
+	__atomic_store_n(&entry->priority, stream->priority, __ATOMIC_RELAXED);
+}
+
 /* An opened slot for a new stream, or NULL; then *ret_dying is true if there are destroyed streams,
  * whose slots will be free when their last commands are done. */
 static struct client_stream *try_create(CUcontext context, uint32_t flags, int32_t priority, bool *ret_dying)

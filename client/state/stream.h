@@ -60,6 +60,9 @@ static inline struct session *stream_session(CUstream handle)
 CUresult stream_create(
 	CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream);
 
+/** Commands from now on have this priority, clamped as above. */
+void stream_set_priority(struct client_stream *stream, int32_t priority);
+
 /**
  * Destroys the stream with this handle; its work continues. CUDA_ERROR_INVALID_HANDLE for default
  * streams and the second time: another stream may have its slot by then.

@@ -301,8 +301,7 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 	return CUDA_SUCCESS;
 }
 
-/* Bytes of the attribute's union member. */
-static size_t value_bytes(CUlaunchAttributeID id)
+size_t encode_value_bytes(CUlaunchAttributeID id)
 {
 	const CUlaunchAttributeValue *value;
 
@@ -324,7 +323,7 @@ static size_t value_bytes(CUlaunchAttributeID id)
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute)
 {
 	*ret_attribute = (struct frmps_launch_attribute){.id = (uint32_t)attribute->id};
-	memcpy(ret_attribute->value, &attribute->value, value_bytes(attribute->id));
+	memcpy(ret_attribute->value, &attribute->value, encode_value_bytes(attribute->id));
 }
 
 /* Reads the program's array a second time; never writes more attributes than were counted. */

@@ -55,6 +55,8 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 /** The event of an attribute, or NULL. */
 CUevent encode_event(const CUlaunchAttribute *attribute);
 
+/** Bytes of an attribute's value; the rest of the union is unused. */
+size_t encode_value_bytes(CUlaunchAttributeID id);
 /** An attribute in the form for records and questions. */
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute);
 

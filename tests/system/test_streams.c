@@ -2,10 +2,12 @@
 // The tests run against NVIDIA's library as well and must pass there.
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "shm/layout.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/graphs.h"
 #include "tests/system/program.h"
 
 TEST(streams, a_stream_keeps_its_order)
@@ -80,6 +82,55 @@ TEST(streams, events_order_streams)
 	ck_assert_uint_eq(word[1], 7);
 	ck_cuda(cuEventSynchronize(event));
 	ck_cuda(cuEventDestroy_v2(event));
+}
+
+static CUresult set_number(CUstream stream, CUlaunchAttributeID id, int number)
+{
+	const CUlaunchAttributeValue value = {.priority = number};
+
+	return cuStreamSetAttribute(stream, id, &value);
+}
+
+static int get_number(CUstream stream, CUlaunchAttributeID id)
+{
+	CUlaunchAttributeValue value;
+
+	memset(&value, 0x77, sizeof(value));
+	ck_cuda(cuStreamGetAttribute(stream, id, &value));
+	/* Nothing behind the value is written. */
+	ck_assert_int_eq(value.pad[sizeof(int)], 0x77);
+	return value.priority;
+}
+
+static int priority_of(CUstream stream)
+{
+	int priority;
+
+	ck_cuda(cuStreamGetPriority(stream, &priority));
+	ck_assert_int_eq(get_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY), priority);
+	return priority;
+}
+
+/* Between commands, which keep their order. */
+TEST(streams, a_stream_changes_its_priority)
+{
+	static const int priorities[] = {-3, -1, 0, -5};
+	uint64_t count = 5000;
+	CUdeviceptr words;
+	CUstream stream;
+
+	driver_open();
+	words = device_words(count, 0);
+	ck_cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -2));
+	ck_assert_int_eq(priority_of(stream), -2);
+	for (uint32_t i = 1; i <= 40; i++) {
+		ck_cuda(set_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, priorities[i % 4]));
+		ck_assert_int_eq(priority_of(stream), priorities[i % 4]);
+		ck_cuda(launch("fill", 8, 64, stream, (void *[]){&words, &i, &count}));
+	}
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(words), 40);
+	ck_assert_uint_eq(word_at(words + 4 * (count - 1)), 40);
 }
 
 TEST(streams, events_measure_time)
