@@ -1,6 +1,7 @@
-// Entry points: attributes of streams. All of them but the priority are hints: about caches, the way
-// to wait, and fences between writes. The library keeps them only for the program to read; kernels
-// run without them. Two threads that set an attribute of the same stream at once leave either value.
+// Entry points: attributes of streams. All of them but the priority are hints: about caches, the
+// way to wait, and fences between writes. The library keeps them only for the program to read;
+// kernels run without them. Two threads that set an attribute of the same stream at once leave
+// either value.
 
 #include "client/entry/entry.h"
 
