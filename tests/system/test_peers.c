@@ -629,7 +629,7 @@ static int share_pool(int unused)
 	ck_cuda(cuMemPoolGetAccess(&flags, pool, &access.location));
 	ck_assert_int_eq((int)flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 	access.location = own;
-	FAILS(cuMemPoolSetAccess(pool, &access, 1), INVALID_VALUE);
+	FAILS(cuMemPoolSetAccess(pool, &access, 1), INVALID_DEVICE);
 	return 0;
 }
 
