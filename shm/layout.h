@@ -68,7 +68,9 @@
 struct shm_stream_entry {
 	uint32_t flags;	  /* driver stream flags: 0 or 1 (non-blocking) */
 	int32_t priority; /* as given by the program */
-	uint32_t reserved[2];
+	/* The multiprocessors of its kernels, of those that the session has: bit i: the i-th unit
+	 * of these; the bit behind the last unit: the rest. 0: all. */
+	uint64_t part;
 };
 
 /* Host-function words of a stream, written by the client's service thread. */

@@ -1,5 +1,5 @@
-// Common parts of backends: access to the service, the second half of a node, and the meaning of a
-// result code for the context.
+// Common parts of backends: access to the service, the second half of a node, the size of groups of
+// multiprocessors, and the meaning of a result code for the context.
 
 #include "server/backend/backend.h"
 
@@ -47,6 +47,26 @@ struct backend_copy backend_node_on(const struct backend_node *node)
 			.depth = 1};
 	return node->op == FRMPS_OP_SET ? backend_set_on(node->set, node->onto)
 					: backend_copy_on(&node->copy, node->onto);
+}
+
+static uint32_t count_outside(const struct backend_device *device)
+{
+	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+	uint32_t inside = device->sm_units * device->sm_granule;
+
+	return all > inside && device->sm_units < BACKEND_SM_UNITS_MAX ? all - inside : 0;
+}
+
+uint64_t backend_all_sms(const struct backend_device *device)
+{
+	return BACKEND_SMS(0, device->sm_units + (device->sm_units && count_outside(device)));
+}
+
+uint32_t backend_sms_count(const struct backend_device *device, uint64_t sms)
+{
+	const uint64_t inside = sms & BACKEND_SMS(0, device->sm_units);
+
+	return BACKEND_SMS_UNITS(inside) * device->sm_granule + (sms == inside ? 0 : count_outside(device));
 }
 
 bool backend_is_of_device(CUresult code)

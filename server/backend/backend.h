@@ -58,12 +58,12 @@ struct backend_device {
 	int32_t priority_least, priority_greatest;
 	int32_t driver_version;
 	/* Multiprocessors are given to streams in units of sm_granule, of which there are sm_units;
-	 * 0: unsupported. */
+	 * 0: unsupported. Those outside all units can be given as well, together. */
 	uint32_t sm_granule, sm_units;
 };
 
-/* A group of multiprocessors: bit i: contains unit i. 0: all of the device's, also those outside
- * all units. */
+/* A group of multiprocessors: bit i: contains unit i; bit sm_units: contains those outside all
+ * units. 0: all of the device's. */
 #define BACKEND_SMS(first, units) ((units) ? UINT64_MAX >> (64 - (units)) << (first) : 0)
 #define BACKEND_SMS_UNITS(sms)	  ((uint32_t)__builtin_popcountll(sms))
 #define BACKEND_SM_UNITS_MAX	  64u
@@ -431,6 +431,11 @@ const struct backend_ops *backend_find(const char *name);
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to);
 struct backend_copy backend_set_on(const struct frmps_set *set, uint64_t to);
 struct backend_copy backend_node_on(const struct backend_node *node);
+
+/** The group with every multiprocessor of the device. */
+uint64_t backend_all_sms(const struct backend_device *device);
+/** How many multiprocessors a group has, which is not 0. */
+uint32_t backend_sms_count(const struct backend_device *device, uint64_t sms);
 
 /** True if a code means that the context is lost for good. */
 bool backend_is_fatal(CUresult code);

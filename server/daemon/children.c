@@ -60,8 +60,8 @@ static void copy_device(struct backend_device *device, const struct wire_ready *
 	device->priority_least = from->priority_least;
 	device->priority_greatest = from->priority_greatest;
 	device->driver_version = ready->driver_version;
-	device->sm_granule = ready->sm_granule;
-	device->sm_units = ready->sm_units;
+	device->sm_granule = from->sm_granule;
+	device->sm_units = from->sm_units;
 }
 
 void children_look_ready(struct daemon *daemon)

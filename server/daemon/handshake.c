@@ -70,7 +70,9 @@ static void describe_device(const struct daemon *daemon, uint8_t uuid[16], struc
 		.priority_least = device->priority_least,
 		.priority_greatest = device->priority_greatest,
 		.limits = {device->limits, BACKEND_DEVICE_LIMITS},
-		.peers = {daemon->heritage->peers, daemon->heritage->count}};
+		.peers = {daemon->heritage->peers, daemon->heritage->count},
+		.sm_granule = device->sm_granule,
+		.sm_units = device->sm_units};
 }
 
 /* @uuid: as of describe_device() */

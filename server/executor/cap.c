@@ -28,6 +28,10 @@
 // groups. Until the group exists, the session stays where it was. A group that the backend refuses,
 // for memory may be short, is tried again in each gap that is made for another reason.
 //
+// Parts. A stream of a program's green context has a part of the session's multiprocessors, by
+// their order in what the session has: where the session moves, its parts move along. The stream
+// waits until the part's group is made, and does without where the backend refuses the group.
+//
 // A group has 6 MiB and is never given back. Caps alone need some 50 at most, and each size of a
 // partition some more. Lent units would need a group for each set of partitions: hence
 // CAP_LENT_GROUPS.
@@ -333,7 +337,60 @@ void cap_look(struct tenant *tenant)
 		word_set(&tenant->sms, sms_of(tenant->cap.group));
 }
 
-uint64_t cap_sms(struct tenant *tenant)
+/* ---- parts of a session's multiprocessors ---- */
+
+/* Bit i of the part names the i-th of the session's units. */
+static uint64_t spread(uint64_t part, uint64_t units)
+{
+	uint64_t sms = 0;
+
+	for (; part && units; part >>= 1, units &= units - 1)
+		if (part & 1)
+			sms |= units & -units;
+	return sms;
+}
+
+/* @own: what the session has, as tenant.sms. Return: the same for the part */
+static uint64_t part_of(const struct tenant *tenant, uint64_t own, uint64_t part)
+{
+	const uint64_t units = own ? own : backend_all_sms(&tenant->executor->device);
+	const uint64_t sms = spread(part, units);
+
+	return sms && sms != units ? sms : own;
+}
+
+static const struct cap_group *look_up(struct tenant *tenant, uint64_t sms, bool adds)
+{
+	struct caps *caps = &tenant->executor->caps;
+	const struct cap_group *group;
+
+	pthread_mutex_lock(&caps->lock);
+	group = adds && caps->count < CAP_PART_GROUPS ? find_or_add(caps, sms) : find(caps, sms);
+	pthread_mutex_unlock(&caps->lock);
+	return group;
+}
+
+static bool is_made(struct tenant *tenant, uint64_t sms)
+{
+	const struct cap_group *group = look_up(tenant, sms, false);
+
+	return group && state_of(group) == GROUP_MADE;
+}
+
+/* @own: a group that is made, or 0 */
+static uint64_t made_part(struct tenant *tenant, uint64_t own, uint64_t part)
+{
+	const uint64_t sms = part ? part_of(tenant, own, part) : own;
+
+	return sms != own && is_made(tenant, sms) ? sms : own;
+}
+
+uint64_t cap_part(struct tenant *tenant, uint64_t part)
+{
+	return made_part(tenant, word_relaxed(&tenant->sms), part);
+}
+
+uint64_t cap_sms(struct tenant *tenant, uint64_t part)
 {
 	struct caps *caps = &tenant->executor->caps;
 	const struct cap_group *group;
@@ -341,7 +398,26 @@ uint64_t cap_sms(struct tenant *tenant)
 	pthread_mutex_lock(&caps->lock);
 	group = tenant->cap.group;
 	pthread_mutex_unlock(&caps->lock);
-	return state_of(group) == GROUP_MADE ? sms_of(group) : word_relaxed(&tenant->sms);
+	return made_part(
+		tenant, state_of(group) == GROUP_MADE ? sms_of(group) : word_relaxed(&tenant->sms), part);
+}
+
+bool cap_has_part(struct tenant *tenant, uint64_t part)
+{
+	const uint64_t own = word_relaxed(&tenant->sms), sms = part ? part_of(tenant, own, part) : own;
+
+	return sms == own || is_made(tenant, sms);
+}
+
+bool cap_readies(struct tenant *tenant, uint64_t part)
+{
+	const uint64_t own = word_relaxed(&tenant->sms), sms = part ? part_of(tenant, own, part) : own;
+	const struct cap_group *group = sms == own ? NULL : look_up(tenant, sms, true);
+
+	if (!group || state_of(group) != GROUP_WANTED)
+		return true;
+	module_worker_wake(tenant->executor);
+	return false;
 }
 
 void cap_lend_unserved(struct executor *executor)

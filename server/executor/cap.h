@@ -1,6 +1,6 @@
-// The multiprocessors of a session's kernels. The daemon writes their number (shm/layout.h,
-// SHM_SHARE_SMS_MASK) and the session's partition; the executor chooses the units and makes a group
-// of the backend from them. The rules are in cap.c.
+// The multiprocessors of a session's kernels, and of those of a stream. The daemon writes their
+// number (shm/layout.h, SHM_SHARE_SMS_MASK) and the session's partition; the executor chooses the
+// units and makes a group of the backend from them. The rules are in cap.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CAP_H
 #define FRMPS_SERVER_EXECUTOR_CAP_H
@@ -22,6 +22,10 @@ struct tenant;
 /* Each set of partitions with work leaves others another set of units. An executor with so many
  * groups makes no further group with lent units: sessions without a partition stay on the rest. */
 #define CAP_LENT_GROUPS 64u
+
+/* Where there are so many groups, programs get none for parts of their multiprocessors: the rest of
+ * the places is for caps and partitions. */
+#define CAP_PART_GROUPS 256u
 
 struct cap_group {
 	uint64_t sms;
@@ -69,9 +73,21 @@ void cap_look(struct tenant *tenant);
  * never. Serving thread. */
 uint64_t cap_next_look(const struct tenant *tenant);
 
-/** Return: the units of the session's next commands: tenant.sms, or those of a new group that the
- * serving thread has not noticed yet. Any thread. */
-uint64_t cap_sms(struct tenant *tenant);
+/** Return: the units of the session's next commands in streams with that part: as cap_part(), also
+ * in a new group that the serving thread has not noticed yet. Any thread. */
+uint64_t cap_sms(struct tenant *tenant, uint64_t part);
+
+/**
+ * Where kernels of a part of the session's multiprocessors run now: a group that is ready. That is
+ * the part, or everything that the session has (tenant.sms), where the part is as much, has become
+ * empty, or cannot be had. Serving thread, main thread before.
+ * @part: of shm_stream_entry; 0: everything
+ */
+uint64_t cap_part(struct tenant *tenant, uint64_t part);
+/** Requests the group of a part. Return: false while the group is to be made. As cap_part() */
+bool cap_readies(struct tenant *tenant, uint64_t part);
+/** Return: false if there is no place or memory for the part's group. As cap_part() */
+bool cap_has_part(struct tenant *tenant, uint64_t part);
 
 /** Sessions that are not served keep no units until they are served. Main thread, when the served
  * sessions are known. */

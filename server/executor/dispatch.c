@@ -102,7 +102,7 @@ static CUresult follow(struct tenant *tenant, struct stream *stream, struct back
 static CUresult try_renew_stream(struct tenant *tenant, struct stream *stream)
 {
 	struct backend_stream *next;
-	CUresult code = stream_make(tenant, stream, &next);
+	CUresult code = stream_make(tenant, stream, cap_part(tenant, stream->part), &next);
 
 	if (code)
 		return code;
@@ -123,12 +123,22 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 	return code && stream->backend && !backend_is_fatal(code) ? CUDA_SUCCESS : code;
 }
 
+/* Whether a stream with a part need not wait for it. From here on to the command's end the
+ * session's multiprocessors stay the same. */
+static bool has_part(struct tenant *tenant, struct stream *stream)
+{
+	if (tenant->cap.waits)
+		cap_look(tenant);
+	return (stream->backend && stream->sms == word_relaxed(&tenant->sms)) ||
+	       cap_readies(tenant, stream->part);
+}
+
 /* Opens the backend's stream on first use, and replaces the stream if the session's kernels are to
  * run elsewhere now, or at another priority. A group that was made in this turn counts: the command
  * may have been issued for that reason. See cap.c. */
 static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
 {
-	if (tenant->cap.waits)
+	if (tenant->cap.waits && !stream->part)
 		cap_look(tenant);
 	return stream->backend && stream->sms == word_relaxed(&tenant->sms) &&
 			       stream->made_priority == stream->priority
@@ -423,6 +433,17 @@ static int issue_event_destroy(struct tenant *tenant, struct stream *stream, str
 	return settle(tenant, stream, record);
 }
 
+static int issue_open(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
+{
+	CUresult code;
+
+	begin(stream, record);
+	code = open_stream(tenant, stream);
+	if (!code && !cap_has_part(tenant, stream->part))
+		code = CUDA_ERROR_OUT_OF_MEMORY;
+	return code ? finish(tenant, stream, record, code) : settle(tenant, stream, record);
+}
+
 static int issue_stream_destroy(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	(void)record;
@@ -476,6 +497,7 @@ static issue_fn *const handlers[] = {
 	[FRMPS_OP_HOST_FUNCTION] = issue_host_function,
 	[FRMPS_OP_EVENT_DESTROY] = issue_event_destroy,
 	[FRMPS_OP_STREAM_DESTROY] = issue_stream_destroy,
+	[FRMPS_OP_STREAM_OPEN] = issue_open,
 	[FRMPS_OP_GRAPH_LAUNCH] = issue_graph,
 	[FRMPS_OP_GRAPH_UPDATE] = issue_graph_update,
 	[FRMPS_OP_ARRAY_COPY] = issue_array_copy,
@@ -511,6 +533,8 @@ int dispatch_issue(struct tenant *tenant, struct stream *stream)
 		return hold(tenant, stream, STREAM_HOLD_GATE);
 	if (!has_credit(tenant, stream))
 		return hold(tenant, stream, STREAM_HOLD_CREDIT);
+	if (stream->part && !has_part(tenant, stream))
+		return hold(tenant, stream, STREAM_HOLD_PART);
 	error = handlers[record->op](tenant, stream, record);
 	if (!error)
 		advance(tenant, stream);

@@ -375,11 +375,11 @@ static bool send_ready(struct executor *executor)
 			.total_bytes = device->total_bytes,
 			.priority_least = device->priority_least,
 			.priority_greatest = device->priority_greatest,
-			.limits = {device->limits, BACKEND_DEVICE_LIMITS}},
+			.limits = {device->limits, BACKEND_DEVICE_LIMITS},
+			.sm_granule = device->sm_granule,
+			.sm_units = device->sm_units},
 		.driver_version = device->driver_version,
 		.contains = backend_contains,
-		.sm_granule = device->sm_granule,
-		.sm_units = device->sm_units,
 	};
 	executor_send(executor, message);
 	free(message);

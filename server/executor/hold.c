@@ -4,6 +4,7 @@
 //   RESUME    at the next look
 //   CREDIT    fewer than the session's credit on the device    timeline, polled well before
 //   GATE      its turn has come, or the gate is open           polled; kicked when the gate opens
+//   PART      its multiprocessors are ready                    polled
 //   DEPEND    the awaited command was issued                   another hold of this session ends
 //   HOST      all before it is done, the client says `done`    timeline, polled; then the doorbell
 //   VALUE     all before it is done, the word is right         polled here or by small copies
@@ -179,6 +180,8 @@ static bool may_go_on(struct tenant *tenant, struct stream *stream)
 		return stream->issued - stream_done(tenant, stream) < tenant->share.credit;
 	case STREAM_HOLD_GATE:
 		return gate_admits(tenant, stream);
+	case STREAM_HOLD_PART:
+		return cap_readies(tenant, stream->part);
 	case STREAM_HOLD_DEPEND:
 		return check_depend(tenant, stream);
 	case STREAM_HOLD_HOST:

@@ -255,6 +255,7 @@ static void know_stream(struct tenant *tenant, struct stream *stream)
 	const volatile struct shm_stream_entry *entry = shm_view_entry(&tenant->view, stream->slot);
 
 	stream->priority = entry->priority;
+	stream->part = entry->part;
 }
 
 /* Notes events in the order of the ring, which is the program's: streams reach the commands in

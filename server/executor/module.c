@@ -200,8 +200,8 @@ static void query_occupancy(struct job *job)
 	const struct wire_occupancy *wish = &job->message.occupancy;
 	struct function *function = module_function(&job->tenant->modules, wish->function);
 	CUresult code = CUDA_ERROR_INVALID_HANDLE;
-	uint64_t sms = cap_sms(job->tenant);
-	uint64_t values[2] = {0, BACKEND_SMS_UNITS(sms) * job->executor->device.sm_granule};
+	uint64_t sms = cap_sms(job->tenant, wish->part);
+	uint64_t values[2] = {0, sms ? backend_sms_count(&job->executor->device, sms) : 0};
 
 	if (wish->attributes.count % sizeof(struct frmps_launch_attribute) ||
 		(wish->grid.count != 0 && wish->grid.count != 3) ||

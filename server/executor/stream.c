@@ -1,7 +1,7 @@
 // Streams of a session. Serving thread. See stream.h for the order of the sequence numbers.
 //
 // All streams of the backend are non-blocking: the client sends the waits of its default streams as
-// DEPEND. So only the priority of the client's table matters here.
+// DEPEND. So only the priority and the part of the client's table matter here.
 //
 // A stream of the backend keeps its multiprocessors and its priority for life. So where the session
 // gets others, or the program changes the priority, the next command replaces the stream by a new
@@ -57,7 +57,8 @@ void stream_leave_words(struct tenant *tenant)
 			tenant_ops(tenant)->host_unregister(words_of(tenant, --tenant->pieces)));
 }
 
-CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream)
+CUresult stream_make(
+	struct tenant *tenant, const struct stream *stream, uint64_t sms, struct backend_stream **ret_stream)
 {
 	struct executor *executor = tenant->executor;
 	CUresult code = stream_reach_words(tenant, stream->slot);
@@ -67,7 +68,7 @@ CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct 
 	if (word_relaxed(&tenant->slots) <= stream->slot)
 		word_release(&tenant->slots, stream->slot + 1);
 	return executor->ops->stream_create(
-		clamp_priority(&executor->device, stream->priority), word_relaxed(&tenant->sms), ret_stream);
+		clamp_priority(&executor->device, stream->priority), sms, ret_stream);
 }
 
 void stream_replace(struct tenant *tenant, struct stream *stream, struct backend_stream *next)

@@ -34,6 +34,7 @@ enum stream_hold {
 	STREAM_HOLD_RESUME,  /* no wait: a backlog after a promotion, or from a turn that was too short */
 	STREAM_HOLD_CREDIT,  /* enough on the device */
 	STREAM_HOLD_GATE,    /* a module is to be loaded */
+	STREAM_HOLD_PART,    /* its multiprocessors are to be made ready */
 	STREAM_HOLD_DEPEND,  /* DEPEND on a command that waits itself */
 	STREAM_HOLD_HOST,    /* HOST_FUNCTION */
 	STREAM_HOLD_VALUE,   /* WAIT_VALUE */
@@ -56,7 +57,8 @@ struct stream {
 	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
 	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */
-	uint64_t sms;			/* multiprocessors of `backend`: tenant.sms when it was made */
+	uint64_t sms;			/* tenant.sms when `backend` was made */
+	uint64_t part;			/* of the session's multiprocessors (cap_part()); as priority */
 	struct backend_event *join;	/* for waits of other streams on no event of the client's */
 	uint64_t join_seq;		/* command behind which join was recorded */
 	int32_t priority;		/* of the client's table, at the latest command */
@@ -85,8 +87,10 @@ void stream_leave_words(struct tenant *tenant);
 /** A stream that never had a command. */
 void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state);
 
-/** Makes a stream of the backend where the session's kernels run now (tenant.sms). */
-CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream);
+/** Makes a stream of the backend. @sms: where its kernels are to run, a group that was made, or
+ * 0 */
+CUresult stream_make(
+	struct tenant *tenant, const struct stream *stream, uint64_t sms, struct backend_stream **ret_stream);
 
 /** Makes `next` the stream's backend stream; the backend destroys the old one when its work is
  * done. */

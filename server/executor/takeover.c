@@ -148,6 +148,7 @@ static const char *adopt_stream(struct tenant *tenant, struct stream *stream)
 		return "its journal contradicts itself";
 	stream->adopted = stream->journal.journaled;
 	stream->priority = shm_view_entry(&tenant->view, stream->slot)->priority;
+	stream->part = shm_view_entry(&tenant->view, stream->slot)->part;
 	while (stream->done < stream->issued && settles_itself(first_of(tenant, stream)->op)) {
 		stream->done++;
 		if (stream->done < stream->journal.journaled)
@@ -466,6 +467,9 @@ static bool publish(struct tenant *tenant, const struct used *used, uint32_t gen
 	contain_join(tenant, generation);
 	sharing_join(tenant);
 	cap_look(tenant);
+	/* In time, as the session's own. */
+	for (uint32_t i = 0; i < used->count; i++)
+		cap_readies(tenant, used->streams[i]->part);
 	word_set(&server->active, 0);
 	word_set(&server->servings, word_relaxed(&server->servings) + 1);
 	word_release(&server->asleep, 0);

@@ -26,6 +26,9 @@ static void types(void)
 	T(CUdevice);
 	T(CUcontext);
 	T(CUgreenCtx);
+	T(CUdevResourceDesc);
+	T(CUdevSmResource);
+	T(CUdevResource);
 	T(CUmodule);
 	T(CUfunction);
 	T(CUlibrary);
@@ -148,6 +151,12 @@ static void small_structures(void)
 	F(CUdevprop, regsPerBlock);
 	F(CUdevprop, clockRate);
 	F(CUdevprop, textureAlign);
+	F(CUdevSmResource, smCount);
+	F(CUdevSmResource, minSmPartitionSize);
+	F(CUdevSmResource, smCoscheduledAlignment);
+	F(CUdevResource, type);
+	F(CUdevResource, _internal_padding);
+	F(CUdevResource, sm);
 	F(CUexecAffinitySmCount, val);
 	F(CUexecAffinityParam, type);
 	F(CUexecAffinityParam, param.smCount);

@@ -13,20 +13,6 @@
 /* Oldest driver with all of driver.def that is not optional. */
 #define DRIVER_MINIMUM 12040
 
-/* Multiprocessors that can be split and joined, in the driver's description. The count has a known
- * place; the rest is opaque. */
-struct driver_resource {
-	int type;
-	unsigned char padding[92];
-	unsigned int sms, least, aligned; /* of DRIVER_RESOURCE_SM */
-	unsigned char rest[36];
-};
-#define DRIVER_RESOURCE_SM	    1
-#define DRIVER_GREEN_DEFAULT_STREAM 1u
-
-typedef struct driver_green *driver_green;
-typedef struct driver_description *driver_description;
-
 struct driver {
 #define FN(field, name, version, parameters)	     CUresult(*field) parameters;
 #define FN_OR_NULL(field, name, version, parameters) CUresult(*field) parameters;

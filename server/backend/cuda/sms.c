@@ -3,13 +3,13 @@
 // multiprocessors alone.
 //
 // Measured (H100, driver 580.159.04): the device has 15 units of 8, and 12 that are in none. Units
-// can be put together at will. Making a group takes 1.4 to 2.2 ms, and waits for all that runs, as
-// does every launch meanwhile; 6 MiB of device memory. A stream in a group takes 10 us and waits
-// for nothing. A launch costs the same. The driver refuses cooperative grids that do not fit the
-// group. A graph's kernels stay in the context in which their nodes were made (graph.c). Local
-// memory belongs to the context: a kernel that has run outside a group does not wait for local
-// memory in a group. Multiprocessors in 2 instead of 8 would be possible, but not with clusters of
-// more than 2 blocks.
+// can be put together at will, and with the 12. Making a group takes 1.4 to 2.2 ms, and waits for
+// all that runs, as does every launch meanwhile; 6 MiB of device memory. A stream in a group takes
+// 10 us and waits for nothing. A launch costs the same. The driver refuses cooperative grids that
+// do not fit the group. A graph's kernels stay in the context in which their nodes were made
+// (graph.c). Local memory belongs to the context: a kernel that has run outside a group does not
+// wait for local memory in a group. Multiprocessors in 2 instead of 8 would be possible, but not
+// with clusters of more than 2 blocks.
 //
 // The module thread makes groups. A user of a group knows that the group was made (backend.h).
 
@@ -18,33 +18,37 @@
 
 struct group {
 	uint64_t sms;
-	driver_green green;
+	CUgreenCtx green;
 	CUcontext context;
 	CUstream stream;
 };
 
-static struct driver_resource units[BACKEND_SM_UNITS_MAX];
-static unsigned int unit_count;
+static CUdevResource units[BACKEND_SM_UNITS_MAX];
+static unsigned int unit_count; /* with those outside all units */
 static CUdevice device;
 static struct group groups[BACKEND_SM_GROUPS_MAX];
 static word32 group_count; /* released when the group before is whole */
 
 void cuda_sms_read(CUdevice of, struct backend_device *description)
 {
-	struct driver_resource all = {0};
+	CUdevResource all = {0};
+	CUdevResource outside = {0};
 	unsigned int count = BACKEND_SM_UNITS_MAX;
 
 	if (!driver.device_resource || !driver.resource_split || !driver.resource_describe ||
 		!driver.green_create || !driver.green_destroy || !driver.green_context ||
 		!driver.green_stream)
 		return;
-	if (driver.device_resource(of, &all, DRIVER_RESOURCE_SM) ||
-		driver.resource_split(units, &count, &all, NULL, 0, all.least) || !count || !units[0].sms)
+	if (driver.device_resource(of, &all, CU_DEV_RESOURCE_TYPE_SM) ||
+		driver.resource_split(units, &count, &all, &outside, 0, all.sm.minSmPartitionSize) ||
+		!count || !units[0].sm.smCount)
 		return;
 	unit_count = count;
+	if (outside.sm.smCount && count < BACKEND_SM_UNITS_MAX)
+		units[unit_count++] = outside;
 	device = of;
 	description->sm_units = count;
-	description->sm_granule = units[0].sms;
+	description->sm_granule = units[0].sm.smCount;
 }
 
 static const struct group *find(uint64_t sms)
@@ -60,9 +64,9 @@ static const struct group *find(uint64_t sms)
 
 static CUresult make(uint64_t sms, struct group *group)
 {
-	struct driver_resource chosen[BACKEND_SM_UNITS_MAX];
+	CUdevResource chosen[BACKEND_SM_UNITS_MAX];
 	unsigned int count = 0;
-	driver_description description;
+	CUdevResourceDesc description;
 	CUresult code;
 
 	for (unsigned int i = 0; i < unit_count; i++)
@@ -70,7 +74,7 @@ static CUresult make(uint64_t sms, struct group *group)
 			chosen[count++] = units[i];
 	code = driver.resource_describe(&description, chosen, count);
 	if (!code)
-		code = driver.green_create(&group->green, description, device, DRIVER_GREEN_DEFAULT_STREAM);
+		code = driver.green_create(&group->green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
 	if (!code)
 		code = driver.green_context(&group->context, group->green);
 	if (!code)

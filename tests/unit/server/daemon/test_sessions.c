@@ -62,9 +62,10 @@ static void ready_as_h100(void)
 	static const uint8_t uuid[16] = {1};
 	const struct wire_device device = {.name = "as an H100",
 		.uuid = {uuid, sizeof(uuid)},
-		.attributes = {attributes, sizeof(attributes) / sizeof(attributes[0])}};
-	const struct wire_message ready = {
-		.type = WIRE_READY, .ready = {.device = device, .sm_granule = 8, .sm_units = 15}};
+		.attributes = {attributes, sizeof(attributes) / sizeof(attributes[0])},
+		.sm_granule = 8,
+		.sm_units = 15};
+	const struct wire_message ready = {.type = WIRE_READY, .ready = {.device = device}};
 
 	fake_send(fake, active->socket, &ready, NULL, 0);
 }

@@ -655,7 +655,7 @@ static void spoil_tables(void)
 	unsigned slot = (unsigned)rand() % 8;
 
 	fixture.client.client->streams[slot] = (struct shm_stream_entry){
-		.flags = (uint32_t)some_number(), .priority = (int32_t)some_number(), .reserved = {1, 2}};
+		.flags = (uint32_t)some_number(), .priority = (int32_t)some_number(), .part = some_number()};
 	word_release(&fixture.client.client->host[slot].started, some_number());
 	word_release(&fixture.client.client->host[slot].done, some_number());
 }
