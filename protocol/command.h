@@ -18,6 +18,10 @@
 #define FRMPS_ARGUMENT_MAX  32764u
 #define FRMPS_ATTRIBUTE_MAX 16u
 
+/* Id of an attribute that only kernels of graphs have, as their last one, and that is none of the
+ * driver's: `part` of shm_stream_entry, for this kernel. */
+#define FRMPS_ATTRIBUTE_PART UINT32_C(0x66720001)
+
 #define FRMPS_NO_EVENT UINT32_MAX
 
 /* Ids of a session's graphs are 1 … FRMPS_GRAPH_IDS - 1; most nodes of a graph, and most bytes of

@@ -131,6 +131,7 @@ struct backend_node {
 	uint64_t onto;
 	uint64_t store, store_bytes;
 	const word64 *over; /* CONDITION: in registered memory: not zero ends loops */
+	uint64_t sms;	    /* LAUNCH: a group that was made; 0: as the other nodes */
 	union {
 		struct backend_launch launch;
 		struct backend_copy copy;
@@ -397,11 +398,11 @@ struct backend_ops {
 	 * backend cannot: with zero bytes this is only a query. */
 	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
 		uint32_t *word);
-	/* Graphs. Nodes run in the order of their edges, kernels on multiprocessors `sms`, whatever
-	 * the launch's stream has. A launch is work in stream order like the above; two launches of
-	 * the same graph run one after the other. graph_free while nothing of the graph runs.
-	 * CUDA_ERROR_NOT_SUPPORTED: of conditions, where the backend cannot. graph_make,
-	 * graph_free: [any] */
+	/* Graphs. Nodes run in the order of their edges, kernels on multiprocessors `sms` or their
+	 * own, whatever the launch's stream has. A launch is work in stream order like the above;
+	 * two launches of the same graph run one after the other. graph_free while nothing of the
+	 * graph runs. CUDA_ERROR_NOT_SUPPORTED: of conditions, where the backend cannot.
+	 * graph_make, graph_free: [any] */
 	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint64_t sms,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);

@@ -3,6 +3,8 @@
 #ifndef FRMPS_SERVER_EXECUTOR_BODY_H
 #define FRMPS_SERVER_EXECUTOR_BODY_H
 
+#include <string.h>
+
 #include "server/executor/module.h"
 
 /** Fills in a launch for the backend; the caller adds the tenant. Written in place, not copied:
@@ -26,6 +28,19 @@ static inline void body_launch(struct backend_launch *launch, const struct funct
 	launch->attributes = attributes;
 	launch->attribute_count = body->attribute_count;
 	launch->cooperative = cooperative;
+}
+
+/** Takes the part off the attributes of a graph's kernel. Return: 0: it has none */
+static inline uint64_t body_take_part(struct backend_launch *launch)
+{
+	uint32_t count = launch->attribute_count;
+	uint64_t part;
+
+	if (!count || launch->attributes[count - 1].id != FRMPS_ATTRIBUTE_PART)
+		return 0;
+	launch->attribute_count--;
+	memcpy(&part, launch->attributes[count - 1].value, sizeof(part));
+	return part;
 }
 
 /** A copy for the backend: everything but arena offsets is final. Nothing is checked. */

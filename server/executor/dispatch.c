@@ -455,6 +455,8 @@ static int issue_graph(struct tenant *tenant, struct stream *stream, struct frmp
 	const struct frmps_graph_launch *body = (const void *)(record + 1);
 	CUresult code = open_stream(tenant, stream);
 
+	if (!graph_may_launch(tenant, body->graph))
+		return hold(tenant, stream, STREAM_HOLD_PART);
 	retire_phase(tenant, stream, STREAM_COMPUTES);
 	begin(stream, record);
 	guard_watch_note_launch(tenant);

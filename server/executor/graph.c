@@ -50,14 +50,19 @@ static void graph_free(struct tenant *tenant, struct graph *graph)
 	free(graph);
 }
 
-static uint32_t first_function(const struct graph *graph)
+static void note_kernels(struct graph *graph)
 {
 	const struct frmps_graph_node *node = graph_form_first(graph_head(graph));
 
-	for (uint32_t i = 0; i < graph_head(graph)->nodes; i++, node = graph_form_next(node))
-		if (node->op == FRMPS_OP_LAUNCH)
-			return ((const struct frmps_launch *)graph_form_body(node))->function;
-	return 0;
+	for (uint32_t i = 0; i < graph_head(graph)->nodes; i++, node = graph_form_next(node)) {
+		const struct frmps_launch *body = graph_form_body(node);
+
+		if (node->op != FRMPS_OP_LAUNCH)
+			continue;
+		if (!graph->function)
+			graph->function = body->function;
+		graph->has_parts |= graph_form_part(node) != 0;
+	}
 }
 
 /* Makes a graph from a description that came as a file, without building it. @ret_text: more about
@@ -89,7 +94,7 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 	}
 	graph->counted = graph_head(graph)->nodes;
 	tenant->graphs.nodes += graph->counted;
-	graph->function = first_function(graph);
+	note_kernels(graph);
 	return CUDA_SUCCESS;
 }
 
@@ -116,8 +121,10 @@ void graph_make(struct job *job)
 		graph->id = job->message.graph.graph;
 		code = take(job, graph, &text);
 	}
-	/* To a standby the request may come when the client has gone on. */
-	if (!code && (built = graph_build(tenant, graph)) && word_relaxed(&tenant->generation)) {
+	/* To a standby the request may come when the client has gone on. What is not ready is built
+	 * at the first launch. */
+	if (!code && graph_readies(tenant, graph) && (built = graph_build(tenant, graph)) &&
+		word_relaxed(&tenant->generation)) {
 		log_info("session %llu (%s, pid %d): a graph of %u nodes cannot be built, code %d",
 			(unsigned long long)tenant->id, tenant->program, tenant->pid,
 			graph_head(graph)->nodes, (int)built);

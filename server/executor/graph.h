@@ -64,6 +64,10 @@ void graph_free_forgotten(struct tenant *tenant, uint64_t ticket);
 /** Frees everything. Module thread; the session is not served any more. */
 void graph_table_deinit(struct tenant *tenant);
 
+/** Return: false while the parts of the graph's kernels are to be made ready (cap_readies()).
+ * Serving thread. */
+bool graph_may_launch(struct tenant *tenant, uint32_t id);
+
 /**
  * Launches a graph in a stream that is open. Serving thread.
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or a resource that the graph

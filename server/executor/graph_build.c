@@ -49,6 +49,7 @@ static CUresult build_launch(
 	if (!function || function->info.argument_bytes != body->argument_bytes)
 		return CUDA_ERROR_INVALID_HANDLE;
 	body_launch(&ret->launch, function, body, node->flags & FRMPS_CMD_COOPERATIVE);
+	ret->sms = cap_part(tenant, body_take_part(&ret->launch));
 	return build_store(tenant, ret);
 }
 
@@ -207,6 +208,25 @@ static CUresult build_again(struct tenant *tenant, struct graph *graph)
 	built->earlier = graph->built;
 	graph->built = built;
 	return CUDA_SUCCESS;
+}
+
+bool graph_readies(struct tenant *tenant, const struct graph *graph)
+{
+	const struct frmps_graph_node *node = graph_form_first(graph_head(graph));
+	bool ready = true;
+
+	if (!graph->has_parts || (graph->built && graph->built->sms == word_relaxed(&tenant->sms)))
+		return true;
+	for (uint32_t i = 0; i < graph_head(graph)->nodes; i++, node = graph_form_next(node))
+		ready &= cap_readies(tenant, graph_form_part(node));
+	return ready;
+}
+
+bool graph_may_launch(struct tenant *tenant, uint32_t id)
+{
+	const struct graph *graph = graph_find(tenant, id);
+
+	return !graph || graph_readies(tenant, graph);
 }
 
 /* The device must not use freed memory. Memory that is freed from here on waits for the launch. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/executor/body.h"
 #include "server/executor/intake.h"
 
 /* Values of the driver: the ports of a kernel other than its end, and the type of edge for these
@@ -178,6 +179,18 @@ static const char *check_nodes(const struct frmps_graph_head *head, struct seen 
 	if (wrong)
 		return wrong;
 	return check.left || check.edges != head->edges ? "more nodes or other edges than announced" : NULL;
+}
+
+uint64_t graph_form_part(const struct frmps_graph_node *node)
+{
+	const struct frmps_launch *body = graph_form_body(node);
+	struct backend_launch launch;
+
+	if (node->op != FRMPS_OP_LAUNCH)
+		return 0;
+	launch = (struct backend_launch){
+		.attributes = (const void *)(body + 1), .attribute_count = body->attribute_count};
+	return body_take_part(&launch);
 }
 
 const char *graph_form_check(const uint8_t *bytes, uint64_t size)

@@ -37,6 +37,9 @@ static inline const void *graph_form_body(const struct frmps_graph_node *node)
 	return graph_form_edges(node) + node->edges;
 }
 
+/** The part of a kernel (shm/layout.h); 0: none, or no kernel. */
+uint64_t graph_form_part(const struct frmps_graph_node *node);
+
 /** Numbers of nodes in the bodies of a condition. */
 static inline const uint32_t *graph_form_counts(const struct frmps_condition *condition)
 {

@@ -36,6 +36,7 @@ struct graph {
 	uint32_t counted;	   /* nodes that are in the table's sum */
 	uint64_t size;		   /* bytes, the same */
 	bool has_run;		   /* residual state of the kernels is noted. Serving thread */
+	bool has_parts;		   /* kernels have parts of their own */
 
 	/* Of a graph that is changed: graph_change.c. Serving thread; NULL before the first
 	 * change. */
@@ -72,6 +73,10 @@ static inline struct graph *graph_find(const struct tenant *tenant, uint32_t id)
 /** Builds a graph from the checked description. The session must own all resources that the graph
  * names at this moment. */
 CUresult graph_build(struct tenant *tenant, struct graph *graph);
+
+/** Requests the groups of the kernels' parts if the graph is to be built. Return: false while these
+ * are to be made. Serving thread; module thread before publication. */
+bool graph_readies(struct tenant *tenant, const struct graph *graph);
 
 /** Brings changes of previous executors into the bytes of a graph at its first use. */
 CUresult graph_adopt(struct tenant *tenant, struct graph *graph);

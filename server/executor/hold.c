@@ -4,7 +4,7 @@
 //   RESUME    at the next look
 //   CREDIT    fewer than the session's credit on the device    timeline, polled well before
 //   GATE      its turn has come, or the gate is open           polled; kicked when the gate opens
-//   PART      its multiprocessors are ready                    polled
+//   PART      its multiprocessors, or its graph's, are ready   polled
 //   DEPEND    the awaited command was issued                   another hold of this session ends
 //   HOST      all before it is done, the client says `done`    timeline, polled; then the doorbell
 //   VALUE     all before it is done, the word is right         polled here or by small copies
@@ -166,6 +166,15 @@ static bool check_destroy(struct tenant *tenant, struct stream *stream)
 	return true;
 }
 
+static bool check_part(struct tenant *tenant, struct stream *stream)
+{
+	const struct frmps_head *record = next_record(tenant, stream);
+	const struct frmps_graph_launch *launch = body_of(record);
+
+	return cap_readies(tenant, stream->part) &&
+	       (record->op != FRMPS_OP_GRAPH_LAUNCH || graph_may_launch(tenant, launch->graph));
+}
+
 static bool check_depend(struct tenant *tenant, struct stream *stream)
 {
 	const struct frmps_depend *depend = body_of(next_record(tenant, stream));
@@ -181,7 +190,7 @@ static bool may_go_on(struct tenant *tenant, struct stream *stream)
 	case STREAM_HOLD_GATE:
 		return gate_admits(tenant, stream);
 	case STREAM_HOLD_PART:
-		return cap_readies(tenant, stream->part);
+		return check_part(tenant, stream);
 	case STREAM_HOLD_DEPEND:
 		return check_depend(tenant, stream);
 	case STREAM_HOLD_HOST:

@@ -34,7 +34,7 @@ enum stream_hold {
 	STREAM_HOLD_RESUME,  /* no wait: a backlog after a promotion, or from a turn that was too short */
 	STREAM_HOLD_CREDIT,  /* enough on the device */
 	STREAM_HOLD_GATE,    /* a module is to be loaded */
-	STREAM_HOLD_PART,    /* its multiprocessors are to be made ready */
+	STREAM_HOLD_PART,    /* multiprocessors are to be made ready */
 	STREAM_HOLD_DEPEND,  /* DEPEND on a command that waits itself */
 	STREAM_HOLD_HOST,    /* HOST_FUNCTION */
 	STREAM_HOLD_VALUE,   /* WAIT_VALUE */

@@ -81,7 +81,7 @@ static CUresult queue_node(struct backend_stream *stream, const struct backend_n
 {
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return host_launch_on(stream, &node->launch, sms);
+		return host_launch_on(stream, &node->launch, node->sms ? host_sms_mask(node->sms) : sms);
 	case FRMPS_OP_COPY:
 		return host_copy(stream, &node->copy);
 	case FRMPS_OP_SET:

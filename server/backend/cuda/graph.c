@@ -55,7 +55,7 @@ static void note_function(struct place *place, struct backend_function *function
 static CUresult kernel_form(const struct backend_launch *launch, CUcontext context,
 	struct cuda_arguments *arguments, CUDA_KERNEL_NODE_PARAMS *ret_form)
 {
-	CUresult code = cuda_launch_check(launch);
+	CUresult code = context ? cuda_launch_check(launch) : CUDA_ERROR_INVALID_VALUE;
 
 	*ret_form = (CUDA_KERNEL_NODE_PARAMS){
 		.func = context == cuda.context ? cuda_function(launch->function) : NULL,
@@ -122,12 +122,18 @@ static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode 
 	return driver.graph_add_set(ret_node, graph, NULL, 0, &form, cuda.context);
 }
 
+/* Where a kernel runs. @context: of the graph. Return: NULL: its group was not made */
+static CUcontext context_of(const struct backend_node *node, CUcontext context)
+{
+	return node->sms ? cuda_sms_context(node->sms) : context;
+}
+
 static CUresult add_node(
 	CUgraph graph, const struct backend_node *node, CUcontext context, CUgraphNode *ret_node)
 {
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return add_kernel(graph, &node->launch, context, ret_node);
+		return add_kernel(graph, &node->launch, context_of(node, context), ret_node);
 	case FRMPS_OP_COPY:
 		return add_copy(graph, &node->copy, ret_node);
 	case FRMPS_OP_SET:
@@ -280,11 +286,12 @@ static CUresult change_copy(CUgraphExec exec, CUgraphNode node, const struct bac
 }
 
 static CUresult change_kernel(
-	const struct backend_graph *graph, struct place *place, const struct backend_launch *launch)
+	const struct backend_graph *graph, struct place *place, const struct backend_node *node)
 {
+	const struct backend_launch *launch = &node->launch;
 	struct cuda_arguments arguments;
 	CUDA_KERNEL_NODE_PARAMS form;
-	CUresult code = kernel_form(launch, graph->context, &arguments, &form);
+	CUresult code = kernel_form(launch, context_of(node, graph->context), &arguments, &form);
 
 	if (!code && place->function != launch->function && (!place->is_plain || !is_plain(launch->function)))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -302,7 +309,7 @@ static CUresult change_node(
 
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return change_kernel(graph, place, &node->launch);
+		return change_kernel(graph, place, node);
 	case FRMPS_OP_COPY:
 		return change_copy(graph->exec, place->node, &node->copy);
 	case FRMPS_OP_SET:

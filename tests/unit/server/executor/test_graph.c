@@ -324,6 +324,58 @@ TEST(graphs, a_graph_is_built_once_for_each_group_of_multiprocessors)
 	ck_assert_uint_eq(graph_sms(2), BACKEND_SMS(0, 2));
 }
 
+/* A kernel with a part of its own. */
+static struct description *describe_part(uint64_t part)
+{
+	static struct description d;
+	struct {
+		struct frmps_launch_attribute attribute;
+		uint64_t argument;
+	} payload = {.attribute = {.id = FRMPS_ATTRIBUTE_PART}, .argument = 7};
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	memcpy(payload.attribute.value, &part, sizeof(part));
+	add(&d, FRMPS_OP_LAUNCH, 0,
+		&(struct frmps_launch){.function = 1,
+			.grid_x = 1,
+			.grid_y = 1,
+			.grid_z = 1,
+			.block_x = 1,
+			.block_y = 1,
+			.block_z = 1,
+			.argument_bytes = 8,
+			.attribute_count = 1},
+		sizeof(struct frmps_launch), &payload, sizeof(payload));
+	return &d;
+}
+
+static const struct backend_node *made_node(unsigned n)
+{
+	return fake_call(FAKE_GRAPH_MAKE, n)->object;
+}
+
+/* Until that is ready, the launch waits, and what comes behind. */
+TEST(graphs, a_kernel_can_have_a_part_of_its_own)
+{
+	have_sms(0);
+	ck_assert_int_eq(make(5, describe_part(BACKEND_SMS(1, 2))), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
+	cap_make_wanted(&fixture.executor);
+	fixture_pass(1000);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+	ck_assert_uint_eq(graph_sms(0), 0);
+	ck_assert_uint_eq(made_node(0)->sms, BACKEND_SMS(1, 2));
+	/* The part is none of the driver's attributes. */
+	ck_assert_uint_eq(made_node(0)->launch.attribute_count, 0);
+	ck_assert_uint_eq(made_node(0)->launch.arguments[0], 7);
+	/* The next one finds it ready. */
+	ck_assert_int_eq(make(6, describe_part(BACKEND_SMS(1, 2))), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 2);
+}
+
 TEST(graphs, a_graph_names_only_what_the_session_has)
 {
 	struct description *d = describe();
