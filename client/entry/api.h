@@ -480,6 +480,23 @@ CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned int);
 CUresult cuStreamWaitEvent_ptsz(CUstream, CUevent, unsigned int);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *);
 
+/* Green contexts */
+CUresult cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
+CUresult cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType);
+CUresult cuCtxRecordEvent(CUcontext, CUevent);
+CUresult cuCtxWaitEvent(CUcontext, CUevent);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int);
+CUresult cuDevSmResourceSplitByCount(
+	CUdevResource *, unsigned int *, const CUdevResource *, CUdevResource *, unsigned int, unsigned int);
+CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType);
+CUresult cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int);
+CUresult cuGreenCtxDestroy(CUgreenCtx);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource *, CUdevResourceType);
+CUresult cuGreenCtxGetId(CUgreenCtx, unsigned long long *);
+CUresult cuGreenCtxRecordEvent(CUgreenCtx, CUevent);
+CUresult cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned int, int);
+CUresult cuGreenCtxWaitEvent(CUgreenCtx, CUevent);
+
 /* Events */
 CUresult cuEventCreate(CUevent *, unsigned int);
 CUresult cuEventDestroy(CUevent);

@@ -21,7 +21,7 @@
 /* First lines of every question about the current context, also about a faulted context. */
 static CUresult enter_question(const void *output)
 {
-	CUcontext context = context_current();
+	CUcontext context = context_shown();
 	CUresult r = process_enter_early();
 
 	if (r != CUDA_SUCCESS)
@@ -41,7 +41,7 @@ static CUresult enter_context(CUcontext handle, const void *output, CUcontext *r
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!handle)
-		handle = context_current();
+		handle = context_shown();
 	if (!context_is_known(handle))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!context_is_live(handle))
@@ -118,7 +118,7 @@ CUDA_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 
 	if (r == CUDA_SUCCESS)
 		r = context_destroy(context);
-	if (r == CUDA_SUCCESS && context_current() == context)
+	if (r == CUDA_SUCCESS && context_shown() == context)
 		thread_pop(&popped);
 	return r;
 }
@@ -130,7 +130,7 @@ CUDA_EXPORT CUresult cuCtxDestroy(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
-	CUcontext current = context_current();
+	CUcontext current = context_shown();
 	CUresult r = process_enter_context();
 
 	if (r != CUDA_SUCCESS)
@@ -150,7 +150,7 @@ CUDA_EXPORT CUresult cuCtxDetach(CUcontext context)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (context != context_current())
+	if (context != context_shown())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	r = context_detach(context);
 	if (r == CUDA_SUCCESS && !context_is_live(context))
@@ -210,7 +210,7 @@ CUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 		return r;
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
-	*context = context_current();
+	*context = context_shown();
 	return CUDA_SUCCESS;
 }
 
@@ -268,7 +268,7 @@ CUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version
 		return r;
 	/* Answers for a destroyed context, too: the runtime asks before a reset of the device, and
 	 * passes any other error on. */
-	if (!context_is_live(context ? context : context_current()))
+	if (!context_is_live(context ? context : context_shown()))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -369,7 +369,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize(void)
 	TRACE_CALL();
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? synchronize(context_current()) : r;
+	return r == CUDA_SUCCESS ? synchronize(context_shown()) : r;
 }
 
 CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)

@@ -147,7 +147,6 @@ CUDA_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL
 		return r;
 	params_kernel_get(&params->kernel, given);
 	graph_leave();
-	given->ctx = context_current();
 	return CUDA_SUCCESS;
 }
 

@@ -84,7 +84,7 @@ static LAUNCH_INLINE CUresult check(
 		return result;
 	if (__builtin_expect(launch->function->session != stream->session, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
-	return __builtin_expect(launch->cooperative, 0) ? cooperative_check(launch) : CUDA_SUCCESS;
+	return __builtin_expect(launch->cooperative, 0) ? cooperative_check(launch, stream) : CUDA_SUCCESS;
 }
 
 static LAUNCH_INLINE CUresult run(

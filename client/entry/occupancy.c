@@ -200,7 +200,7 @@ static CUresult ask_clusters(int *ret_number, CUfunction handle, const CUlaunchC
 		return result;
 	if (!ret_number || !config)
 		return CUDA_ERROR_INVALID_VALUE;
-	question.sms = device_sms();
+	occupancy_place(&question, stream_has_context(config->hStream) ? stream_find(config->hStream) : NULL);
 	question.shared_bytes = config->sharedMemBytes;
 	question.grid[0] = config->gridDimX;
 	question.grid[1] = config->gridDimY;

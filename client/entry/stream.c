@@ -3,8 +3,10 @@
 #include "client/entry/entry.h"
 
 #include "client/graph/capture.h"
+#include "client/state/activity.h"
 #include "client/state/context.h"
 #include "client/state/event.h"
+#include "client/state/green.h"
 #include "client/state/mempool.h"
 #include "client/state/poolshare.h"
 #include "client/stage/bounce.h"
@@ -23,7 +25,9 @@ CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int f
 		return r;
 	if (!stream || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = stream_create(context_current(), flags, priority, &made);
+	r = stream_create(context_shown(), flags, priority, &made);
+	if (r == CUDA_SUCCESS)
+		r = activity_join(made, context_shown());
 	if (r == CUDA_SUCCESS)
 		*stream = stream_handle(made);
 	return r;
@@ -160,7 +164,7 @@ static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
 ENTRY_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream stream, unsigned long long *id), stream, id)
 
 /* Default streams belong to the current context. */
-static CUresult get_context(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
+static CUresult get_contexts(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
 {
 	struct client_stream *stream;
 	CUresult r = enter_stream(handle, per_thread, &stream);
@@ -171,15 +175,25 @@ static CUresult get_context(CUstream handle, CUcontext *context, CUgreenCtx *gre
 		return r;
 	*context = stream->context ? stream->context : context_current();
 	if (green)
-		*green = NULL;
+		*green = green_handle(stream->green);
 	return CUDA_SUCCESS;
 }
 
-ENTRY_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream stream, CUcontext *context), stream, context, NULL)
-ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_context, (CUstream stream, CUcontext *context, CUgreenCtx *green),
+/* A green context in the place of its primary context. */
+static CUresult get_context(CUstream handle, CUcontext *context, bool per_thread)
+{
+	CUgreenCtx green;
+	CUresult r = get_contexts(handle, context, &green, per_thread);
+
+	if (r == CUDA_SUCCESS && green)
+		*context = green_context(green);
+	return r;
+}
+
+ENTRY_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream stream, CUcontext *context), stream, context)
+ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_contexts, (CUstream stream, CUcontext *context, CUgreenCtx *green),
 	stream, context, green)
 
-/* Only a stream of a green context has one, and the library makes none. */
 CUDA_EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
 	struct client_stream *stream;
@@ -188,14 +202,14 @@ CUDA_EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 	if (r == CUDA_SUCCESS && !green)
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS)
-		*green = NULL;
+		*green = green_handle(stream->green);
 	return r;
 }
 
 static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
 {
 	CUcontext context;
-	CUresult r = get_context(handle, &context, NULL, per_thread);
+	CUresult r = get_context(handle, &context, per_thread);
 
 	if (r == CUDA_SUCCESS && !device)
 		r = CUDA_ERROR_INVALID_VALUE;

@@ -213,24 +213,6 @@ static void run_copy(void *box)
 	box_copy(box);
 }
 
-CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq)
-{
-	struct submit submit;
-	CUresult r;
-
-	if (!other || other == stream || wait_is_done(other, seq))
-		return CUDA_SUCCESS;
-	if (other->session != stream->session)
-		return crossing_wait(stream, other, seq);
-	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_depend *)submit.body =
-		(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
-}
-
 static CUresult launch_graph(struct client_stream *stream, uint32_t graph, uint32_t nodes)
 {
 	struct submit_timing *timing = trace_is_on() ? trace_graph(nodes, stream) : NULL;
@@ -411,7 +393,7 @@ CUresult build_launch(struct graph_build *build, struct client_stream *stream,
 	const struct changes changes = {changed, count};
 	bool claims = build->form.count > 1;
 	/* The latest launch may have been on another stream. */
-	CUresult r = has_events(&build->form) ? build_await(stream, build->stream, build->seq)
+	CUresult r = has_events(&build->form) ? crossing_await(stream, build->stream, build->seq)
 					      : CUDA_ERROR_INVALID_HANDLE;
 
 	*ret_begun = false;

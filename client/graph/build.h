@@ -43,12 +43,6 @@ void build_follow(struct graph_build *build, const struct graph_build *former);
 struct graph_build *build_rest(const struct graph_build *build);
 
 /**
- * Orders a launch that is about to be submitted behind a command, which may be of another stream.
- * @other: NULL: no command
- */
-CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq);
-
-/**
  * Submits a launch.
  * @changed: nodes that were changed since the last launch, and that the build follows
  * @ret_begun: true if any command was submitted, after an error too

@@ -13,11 +13,23 @@ static CUresult append(struct client_stream *stream, struct graph_params *params
 	return r == CUDA_SUCCESS ? capture_add(stream, params) : r;
 }
 
+static CUcontext context_of(const struct client_stream *stream)
+{
+	CUcontext green = stream->green, own = stream->context;
+
+	return green ? green : own ? own : context_current();
+}
+
 CUresult capture_launch(struct client_stream *stream, const struct launch *launch)
 {
 	struct graph_params params;
 	CUresult r = params_launch(launch, &params);
 
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = params_place(&params, context_of(stream));
+	if (r != CUDA_SUCCESS)
+		params_deinit(&params);
 	return append(stream, &params, r);
 }
 

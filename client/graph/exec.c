@@ -12,6 +12,7 @@
 #include "client/graph/memory.h"
 #include "client/state/module.h"
 #include "client/state/stream.h"
+#include "client/submit/crossing.h"
 
 #define EXEC_MAGIC UINT32_C(0x45584543)
 #define EXEC_SHIFT 8
@@ -323,7 +324,7 @@ static CUresult await_frees(const struct client_graph *graph, struct client_stre
 		if (params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 			continue;
 		other = graph_memory_latest_free(params->memory, &seq);
-		r = build_await(stream, other, seq);
+		r = crossing_await(stream, other, seq);
 	}
 	return r;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/graph/memory.h"
+#include "client/state/context.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
@@ -88,16 +89,65 @@ static CUresult replace_attributes(
 	return CUDA_SUCCESS;
 }
 
-CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from)
+/* The part is the last attribute. Return: NULL: there is none */
+static const struct frmps_launch_attribute *part_of(const struct graph_kernel *kernel)
 {
-	uint32_t count = from->kernel.body->attribute_count;
+	const struct frmps_launch_attribute *all = attributes_of(kernel);
+	uint32_t count = kernel->body->attribute_count;
+
+	return count && all[count - 1].id == FRMPS_ATTRIBUTE_PART ? &all[count - 1] : NULL;
+}
+
+/* Other attributes, in front of a part, or of none. */
+static CUresult set_attributes(struct graph_kernel *kernel, const struct frmps_launch_attribute *attributes,
+	uint32_t count, const struct frmps_launch_attribute *part)
+{
+	struct frmps_launch_attribute all[FRMPS_ATTRIBUTE_MAX];
+
+	if (count + (part != NULL) > FRMPS_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (count)
+		memcpy(all, attributes, count * sizeof(all[0]));
+	if (part)
+		all[count++] = *part;
+	return replace_attributes(kernel, all, count);
+}
+
+/* How many attributes the program has given. */
+static uint32_t count_given(const struct graph_kernel *kernel)
+{
+	return kernel->body->attribute_count - (part_of(kernel) != NULL);
+}
+
+CUresult params_place(struct graph_params *params, CUcontext context)
+{
+	struct graph_kernel *kernel = &params->kernel;
+	struct frmps_launch_attribute part = {.id = FRMPS_ATTRIBUTE_PART};
+	uint64_t mask = context_part(context_green(context));
+
+	kernel->context = context;
+	memcpy(part.value, &mask, sizeof(mask));
+	return mask ? set_attributes(kernel, attributes_of(kernel), count_given(kernel), &part)
+		    : CUDA_SUCCESS;
+}
+
+/* @part: NULL: none */
+static CUresult copy_attributes(
+	struct graph_params *to, const struct graph_params *from, const struct frmps_launch_attribute *part)
+{
+	uint32_t count = count_given(&from->kernel);
 	CUresult r = CUDA_SUCCESS;
 
-	if (count || to->kernel.body->attribute_count)
-		r = replace_attributes(&to->kernel, attributes_of(&from->kernel), count);
+	if (count || to->kernel.body->attribute_count || part)
+		r = set_attributes(&to->kernel, attributes_of(&from->kernel), count, part);
 	if (r == CUDA_SUCCESS)
 		to->kernel.cooperative = from->kernel.cooperative;
 	return r;
+}
+
+CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from)
+{
+	return copy_attributes(to, from, part_of(&to->kernel));
 }
 
 CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_params *keep,
@@ -121,11 +171,16 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 		r = encode_arguments(&launch, given->kernelParams, given->extra);
 	if (r == CUDA_SUCCESS)
 		r = params_launch(&launch, ret_params);
-	if (r == CUDA_SUCCESS && keep) {
-		r = params_attributes_copy(ret_params, keep);
-		if (r != CUDA_SUCCESS)
-			params_deinit(ret_params);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (keep) {
+		ret_params->kernel.context = keep->kernel.context;
+		r = copy_attributes(ret_params, keep, part_of(&keep->kernel));
+	} else {
+		r = params_place(ret_params, context_shown());
 	}
+	if (r != CUDA_SUCCESS)
+		params_deinit(ret_params);
 	return r;
 }
 
@@ -155,7 +210,7 @@ CUresult params_check_kernel(const struct graph_params *params)
 		memcpy(&attributes[i].value, kept[i].value, sizeof(attributes[i].value));
 	}
 	r = encode_check(&launch);
-	return r == CUDA_SUCCESS && launch.cooperative ? cooperative_check(&launch) : r;
+	return r == CUDA_SUCCESS && launch.cooperative ? cooperative_check(&launch, NULL) : r;
 }
 
 bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b)
@@ -200,6 +255,7 @@ void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAM
 		.blockDimY = body->block_y,
 		.blockDimZ = body->block_z,
 		.sharedMemBytes = body->shared_bytes,
+		.ctx = kernel->context,
 		.kernelParams = kernel->pointer_count ? kernel->pointers : NULL,
 	};
 }
@@ -222,7 +278,7 @@ CUresult params_attribute_set(
 	struct launch check = {.function = kernel->function};
 	struct frmps_launch_attribute all[FRMPS_ATTRIBUTE_MAX], *found;
 	CUlaunchAttribute attribute = {.id = id, .value = *value};
-	uint32_t count = kernel->body->attribute_count;
+	uint32_t count = count_given(kernel);
 	CUresult r = encode_attributes(&check, &attribute, 1);
 
 	if (r != CUDA_SUCCESS)
@@ -244,7 +300,7 @@ CUresult params_attribute_set(
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(all, attributes_of(kernel), count * sizeof(all[0]));
 	encode_attribute(&attribute, &all[count]);
-	return replace_attributes(kernel, all, count + 1);
+	return set_attributes(kernel, all, count + 1, part_of(kernel));
 }
 
 CUresult params_attribute_default(

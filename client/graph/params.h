@@ -17,6 +17,7 @@ struct graph_memory;
 struct launch;
 
 struct graph_kernel {
+	CUcontext context; /* that the node was added in, as the program sees it */
 	const struct client_function *function;
 	uint64_t function_serial;
 	bool cooperative;
@@ -68,7 +69,8 @@ struct graph_params {
  * CUDA_ERROR_INVALID_HANDLE for an invalid kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult params_launch(const struct launch *launch, struct graph_params *ret_params);
-/** @keep: attributes are taken from there; NULL: none */
+/** params_launch() leaves the context open. @keep: attributes and context are taken from there;
+ * NULL: no attributes, and the current context */
 CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_params *keep,
 	struct graph_params *ret_params);
 CUresult params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_params);
@@ -93,6 +95,13 @@ bool params_are_same(const struct graph_params *a, const struct graph_params *b)
 /** True if two kernels have the same attributes. */
 bool params_attributes_are_same(const struct graph_kernel *a, const struct graph_kernel *b);
 
+/**
+ * Notes the context that a kernel's node is added in: of a green context, the kernel runs on its
+ * multiprocessors. CUDA_ERROR_INVALID_VALUE if the kernel has too many attributes;
+ * CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult params_place(struct graph_params *params, CUcontext context);
+
 /** Bytes of a kernel's body with attributes and arguments. */
 uint32_t params_kernel_bytes(const struct graph_kernel *kernel);
 /** In the program's form; pointers into the parameters. */
@@ -107,6 +116,7 @@ CUresult params_attribute_default(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 CUresult params_attribute_get(
 	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value);
+/** Both stay in their contexts. */
 CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from);
 /** Removes an attribute. Return: true if there was one with a value other than zero. */
 bool params_attribute_take(struct graph_params *params, CUlaunchAttributeID id);

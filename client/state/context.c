@@ -27,11 +27,56 @@ static int device_of(const struct context *context)
 	return context_is_primary(context) ? (int)(context - context_table) : context->device;
 }
 
+/* A reset ends what is within a primary context. */
+static bool has_primary(const struct context *context)
+{
+	struct context *primary = &context_table[context->device];
+
+	return word_acquire(&primary->life) == CONTEXT_LIVE && word_acquire(&primary->id) == context->within;
+}
+
+static bool is_live(struct context *context)
+{
+	return word_acquire(&context->life) == CONTEXT_LIVE &&
+	       (!context_is_green(context) || has_primary(context));
+}
+
 bool context_is_live(CUcontext handle)
 {
 	struct context *context = context_resolve(handle);
 
-	return context && word_acquire(&context->life) == CONTEXT_LIVE;
+	return context && is_live(context);
+}
+
+CUcontext context_owner(CUcontext handle)
+{
+	const struct context *context = context_resolve(handle);
+
+	return context && context_is_green(context) ? context_primary(context->device) : handle;
+}
+
+CUcontext context_green(CUcontext handle)
+{
+	const struct context *context = context_resolve(handle);
+
+	return context && context_is_green(context) ? handle : NULL;
+}
+
+uint64_t context_part(CUcontext green)
+{
+	return green ? context_resolve(green)->part.mask : 0;
+}
+
+uint32_t context_sms(CUcontext green)
+{
+	return part_count(&context_resolve(green)->part);
+}
+
+struct client_stream *context_default_stream(CUcontext handle)
+{
+	const struct context *context = context_resolve(handle);
+
+	return context && context_is_green(context) ? context->own : NULL;
 }
 
 bool context_enter(CUcontext handle)
@@ -41,7 +86,7 @@ bool context_enter(CUcontext handle)
 	if (!context)
 		return false;
 	session_use(context->session ? context->session : &sessions[device_of(context)]);
-	return word_acquire(&context->life) == CONTEXT_LIVE;
+	return is_live(context);
 }
 
 bool context_is_known(CUcontext handle)

@@ -1,4 +1,7 @@
-// Contexts of this program: the primary context of each device and contexts that the program made.
+// Contexts of this program: the primary context of each device, contexts that the program made, and
+// green contexts. A green context (green.h) is its device's primary context on a part of the
+// multiprocessors: it owns streams alone.
+//
 // Contexts exist only here; for the service all work of a process on a device is a single session.
 // A handle is the address of a slot in a table that is never freed, so a stale handle is noticed,
 // not followed; slots of dead contexts are reused as late as possible.
@@ -14,10 +17,30 @@
 
 #include "protocol/cuda_abi.h"
 
+struct client_stream;
 struct cls_map;
 
-/* The calling thread's current context or NULL. Not checked to be live. */
+/* The calling thread's current context or NULL. Not checked to be live. Of a green context: its
+ * primary context, to which belongs whatever the thread makes. */
 CUcontext context_current(void);
+
+/** The same as the program sees it: a green context itself. */
+CUcontext context_shown(void);
+
+/** The primary context of a green context; any other handle itself. */
+CUcontext context_owner(CUcontext context);
+
+/** The context if it is green, else NULL. */
+CUcontext context_green(CUcontext context);
+
+/** The multiprocessors of a green context, as in the table of streams (shm/layout.h); 0: NULL. */
+uint64_t context_part(CUcontext green);
+
+/** How many multiprocessors a green context has. */
+uint32_t context_sms(CUcontext green);
+
+/** The default stream of a green context; NULL for any other. */
+struct client_stream *context_default_stream(CUcontext context);
 
 /** Handle of a device's primary context, whether active or not; NULL for a wrong ordinal. Activates
  * nothing.

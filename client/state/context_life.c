@@ -3,6 +3,7 @@
 //
 //   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
 //   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD
+//   green:    as created; it keeps its primary context alive, but a reset leaves it useless
 //
 // A thread that retains a primary context that is ending waits for its end, and begins the next
 // life. Only a destructor of the program, on the thread that ends the context, cannot wait: that
@@ -38,17 +39,23 @@ static uint64_t latest_id, latest_end;			/* guarded by lock */
 
 struct cls_map *context_cls(CUcontext handle)
 {
-	struct context *context = context_resolve(handle);
+	struct context *context = context_resolve(context_owner(handle));
 
 	/* Not in a forked child: a writer may have been in the middle of a change. */
 	return context && process_enter_early() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
+}
+
+/* Green contexts live within others. */
+static bool lives(const struct context *context)
+{
+	return word_acquire((word32 *)&context->life) == CONTEXT_LIVE && !context_is_green(context);
 }
 
 /* A live context, NULL without one. */
 static struct context *any_live(void)
 {
 	for (int i = 0; i < CONTEXT_SLOTS; ++i)
-		if (word_acquire(&context_table[i].life) == CONTEXT_LIVE)
+		if (lives(&context_table[i]))
 			return &context_table[i];
 	return NULL;
 }
@@ -56,10 +63,23 @@ static struct context *any_live(void)
 static bool any_live_on(int device)
 {
 	for (int i = 0; i < CONTEXT_SLOTS; ++i)
-		if (word_acquire(&context_table[i].life) == CONTEXT_LIVE &&
-			context_device(context_handle(&context_table[i])) == device)
+		if (lives(&context_table[i]) && context_device(context_handle(&context_table[i])) == device)
 			return true;
 	return false;
+}
+
+/* Under the lock. */
+static void begin_any_life(struct context *context, int device)
+{
+	context->session = &sessions[device];
+	context->device = device;
+	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+	context->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+	memset(context->limit_set, 0, sizeof(context->limit_set));
+	context->recorder = NULL;
+	word_set(&context->awaited, 0);
+	word_release(&context->id, ++latest_id);
+	word_release(&context->life, CONTEXT_LIVE);
 }
 
 /* Under the lock. */
@@ -69,14 +89,7 @@ static void begin_life(struct context *context, int device)
 
 	if (other)
 		instance_divide(&sessions[context_device(context_handle(other))], word_acquire(&other->id));
-
-	context->session = &sessions[device];
-	context->device = device;
-	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
-	context->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
-	memset(context->limit_set, 0, sizeof(context->limit_set));
-	word_release(&context->id, ++latest_id);
-	word_release(&context->life, CONTEXT_LIVE);
+	begin_any_life(context, device);
 }
 
 /* Under the lock: an unused slot, else the slot that is dead for the longest time. */
@@ -103,6 +116,7 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 	pthread_mutex_lock(&lock);
 	context = take_slot();
 	if (context) {
+		context->part = (struct part){.mask = 0};
 		context->flags = flags;
 		context->uses = 1;
 		begin_life(context, device);
@@ -157,11 +171,56 @@ CUresult context_destroy(CUcontext handle)
 	struct context *context = context_resolve(handle);
 	uint32_t live = CONTEXT_LIVE;
 
-	if (!context || context_is_primary(context))
+	if (!context || context_is_primary(context) || context_is_green(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!atomic_compare_exchange_strong(&context->life, &live, CONTEXT_ENDING))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return end_life(context);
+}
+
+CUresult context_begin_green(int device, const struct part *part, struct context **ret_context)
+{
+	struct context *context;
+	CUcontext primary;
+	CUresult r = context_primary_retain(device, &primary);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	context = take_slot();
+	if (context) {
+		context->part = *part;
+		context->own = NULL;
+		context->within = context_id(primary);
+		begin_any_life(context, device);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!context) {
+		context_primary_release(device);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret_context = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_ending_green(struct context *context)
+{
+	uint32_t live = CONTEXT_LIVE;
+
+	return atomic_compare_exchange_strong(&context->life, &live, CONTEXT_ENDING)
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult context_end_green(struct context *context)
+{
+	int device = context->device;
+
+	pthread_mutex_lock(&lock);
+	context->ended = ++latest_end;
+	word_release(&context->life, CONTEXT_DEAD);
+	pthread_mutex_unlock(&lock);
+	return context_primary_release(device);
 }
 
 CUresult context_attach(CUcontext handle)
@@ -181,7 +240,7 @@ CUresult context_detach(CUcontext handle)
 	struct context *context = context_resolve(handle);
 	bool last;
 
-	if (!context_is_live(handle) || context_is_primary(context))
+	if (!context_is_live(handle) || context_is_primary(context) || context_is_green(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	pthread_mutex_lock(&lock);
 	last = context->uses <= 1;

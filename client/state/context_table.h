@@ -11,10 +11,12 @@
 
 #include "client/state/cls.h"
 #include "client/state/device.h"
+#include "client/state/part.h"
 #include "protocol/cuda_abi.h"
 #include "protocol/place.h"
 #include "shm/order.h"
 
+struct client_stream;
 struct session;
 struct thread;
 
@@ -25,7 +27,11 @@ struct thread;
 enum context_life { CONTEXT_FREE, CONTEXT_LIVE, CONTEXT_ENDING, CONTEXT_DEAD };
 
 struct context {
-	word32 life;		 /* enum context_life */
+	word32 life;			/* enum context_life */
+	struct part part;		/* of a green context: what its kernels run on; else an empty one */
+	struct client_stream *own;	/* of a green context: its default stream */
+	struct client_stream *recorder; /* activity.c, as the next */
+	word64 awaited;
 	struct session *session; /* of the device; NULL: never lived */
 	int device;
 	unsigned int flags;
@@ -33,7 +39,8 @@ struct context {
 	bool wanted;	   /* the thread that ends a primary context has retained it */
 	const struct thread *ender;
 	word64 id;
-	uint64_t ended; /* order of the ends: the oldest dead slot has the smallest */
+	uint64_t within; /* of a green context: the id of its primary context, without which it ends */
+	uint64_t ended;	 /* order of the ends: the oldest dead slot has the smallest */
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	bool limit_set[DEVICE_LIMITS_MAX];
@@ -46,6 +53,11 @@ extern struct context context_table[CONTEXT_SLOTS];
 static inline CUcontext context_handle(struct context *context)
 {
 	return (CUcontext)context;
+}
+
+static inline bool context_is_green(const struct context *context)
+{
+	return context->part.mask;
 }
 
 static inline bool context_is_primary(const struct context *context)
@@ -67,6 +79,15 @@ static inline struct context *context_resolve(CUcontext handle)
 
 /** The slot of a device's primary context; NULL for a wrong ordinal. */
 struct context *context_primary_slot(int device);
+
+/**
+ * Begins and ends the life of a green context within the device's primary context, which lives as
+ * long. CUDA_ERROR_OUT_OF_MEMORY when the table is full; errors of context_primary_retain().
+ */
+CUresult context_begin_green(int device, const struct part *part, struct context **ret_context);
+/** CUDA_ERROR_CONTEXT_IS_DESTROYED: another thread was faster. */
+CUresult context_ending_green(struct context *context);
+CUresult context_end_green(struct context *context);
 
 /**
  * The slot of a context whose limit can be read, and the device, whose limits apply until the

@@ -205,6 +205,8 @@ static void take(struct client_device *device, unsigned number, const struct wir
 		.total_bytes = from->total_bytes,
 		.priority_least = from->priority_least,
 		.priority_greatest = from->priority_greatest,
+		.sm_granule = from->sm_granule,
+		.sm_units = from->sm_units,
 	};
 	snprintf(device->name, sizeof(device->name), "%s", from->name);
 	copy_some(device->uuid, 16, from->uuid.at, from->uuid.count, 1);

@@ -30,7 +30,8 @@ struct client_device {
 	int32_t priority_least, priority_greatest;
 	uint32_t limit_count;
 	uint64_t limits[DEVICE_LIMITS_MAX];
-	uint8_t peers[PLACE_DEVICES]; /* by number in the service: WIRE_PEER_*, 0: none */
+	uint8_t peers[PLACE_DEVICES];  /* by number in the service: WIRE_PEER_*, 0: none */
+	uint32_t sm_granule, sm_units; /* part.h */
 };
 
 /** Devices that the program may see; 0 before cuInit. */

@@ -453,6 +453,15 @@ CUresult event_wait_launched(CUevent handle, struct client_stream *stream)
 					  : wait_recorded(event, stream);
 }
 
+CUresult event_refuse_captured(CUevent handle)
+{
+	struct event *event = resolve(handle);
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return event->captured ? capture_refuse_event(&event->captured) : CUDA_SUCCESS;
+}
+
 CUresult event_query(CUevent handle)
 {
 	struct event *event = resolve(handle);

@@ -62,6 +62,9 @@ CUresult event_wait(CUevent event, struct client_stream *stream);
  */
 CUresult event_wait_launched(CUevent event, struct client_stream *stream);
 
+/** Ends the capture that an event was recorded in, if any: as capture_refuse_event(). */
+CUresult event_refuse_captured(CUevent event);
+
 /** CUDA_SUCCESS when done or never recorded, else CUDA_ERROR_NOT_READY. */
 CUresult event_query(CUevent event);
 

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "client/link/control.h"
+#include "client/state/context.h"
+#include "client/state/device.h"
 #include "client/state/function.h"
 #include "client/state/session.h"
 #include "protocol/hash.h"
@@ -57,6 +59,14 @@ static bool is_for(const struct wire_reply *reply, const struct occupancy *quest
 	       reply->values.at[1] == question->sms;
 }
 
+void occupancy_place(struct occupancy *question, const struct client_stream *stream)
+{
+	CUcontext green = stream ? stream->green : context_green(context_shown());
+
+	question->part = context_part(green);
+	question->sms = green ? context_sms(green) : device_sms();
+}
+
 /* @ret_holds: true if the answer may be cached */
 static CUresult ask(const struct client_function *function, const struct occupancy *question,
 	uint64_t *ret_value, bool *ret_holds)
@@ -80,6 +90,7 @@ static CUresult ask(const struct client_function *function, const struct occupan
 	body->block = (struct wire_u32s){.at = question->block, .count = 3};
 	body->attributes.at = (const uint8_t *)question->attributes;
 	body->attributes.count = question->attribute_count * (uint32_t)sizeof(question->attributes[0]);
+	body->part = question->part;
 	result = control_call(&request, answer);
 	if (result == CUDA_SUCCESS && answer->message.reply.values.count == 0)
 		result = CUDA_ERROR_UNKNOWN;

@@ -10,6 +10,7 @@
 #include "protocol/cuda_abi.h"
 
 struct client_function;
+struct client_stream;
 
 /* QueryOccupancy.query */
 enum occupancy_query {
@@ -28,9 +29,14 @@ struct occupancy {
 	uint64_t shared_bytes;
 	uint32_t grid[3], block[3];
 	uint32_t attribute_count;
-	uint32_t sms; /* device_sms(), if the answer depends on it */
+	/* Of the stream that is meant, if the answer depends on it: occupancy_place() */
+	uint32_t sms;
+	uint64_t part;
 	struct frmps_launch_attribute attributes[FRMPS_ATTRIBUTE_MAX];
 };
+
+/** Notes the multiprocessors of a stream in a question. @stream: NULL: the default stream */
+void occupancy_place(struct occupancy *question, const struct client_stream *stream);
 
 /** Answers a question. Errors are the driver's for the question, or sticky. */
 CUresult occupancy_ask(

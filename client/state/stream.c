@@ -94,20 +94,30 @@ static uint64_t next_handle(struct client_stream *stream)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << STREAM_HANDLE_SHIFT;
 }
 
-static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
+/* What is to be made. */
+struct wish {
+	CUcontext context, green; /* as of struct client_stream */
+	uint32_t flags;
+	int32_t priority;
+};
+
+static void open_stream(struct client_stream *stream, const struct wish *wish)
 {
 	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
-	stream->flags = flags;
-	stream->priority = clamp_priority(priority);
-	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
-	stream->context = context;
+	stream->flags = wish->flags;
+	stream->priority = clamp_priority(wish->priority);
+	/* No rules of default streams hold in green contexts. */
+	stream->blocking = !(wish->flags & CU_STREAM_NON_BLOCKING) && !wish->green;
+	stream->context = wish->context;
+	stream->green = wish->green;
 	stream->id = ++latest_id;
 	/* A new stream need not wait for earlier work of the legacy stream; `joined` of a former
 	 * use is only older. The only other submission to a slot without a handle is the end of an
 	 * event that a former use recorded; the service reads the entry at that time. */
-	entry->flags = flags;
+	entry->flags = wish->flags;
 	entry->priority = stream->priority;
+	entry->part = context_part(wish->green);
 	submit_open(stream);
 	word_release(&stream->handle, next_handle(stream));
 }
@@ -123,20 +133,20 @@ void stream_set_priority(struct client_stream *stream, int32_t priority)
 
 /* An opened slot for a new stream, or NULL; then *ret_dying is true if there are destroyed streams,
  * whose slots will be free when their last commands are done. */
-static struct client_stream *try_create(CUcontext context, uint32_t flags, int32_t priority, bool *ret_dying)
+static struct client_stream *try_create(const struct wish *wish, bool *ret_dying)
 {
 	struct client_stream *stream;
 
 	pthread_mutex_lock(&lock);
 	stream = take_slot(session_self());
 	if (stream)
-		open_stream(stream, context, flags, priority);
+		open_stream(stream, wish);
 	*ret_dying = session_self()->streams.closed != NULL;
 	pthread_mutex_unlock(&lock);
 	return stream;
 }
 
-CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream)
+static CUresult create(const struct wish *wish, struct client_stream **ret_stream)
 {
 	struct client_stream *stream;
 	uint64_t pause_ns = PAUSE_NS;
@@ -146,7 +156,7 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	/* A program may destroy streams faster than their work ends. The order of the ends is
 	 * unknown, and some work may never end. So this polls, at an interval of about 1 % of the
 	 * time waited. The last commands carry marks. */
-	while (!(stream = try_create(context, flags, priority, &dying))) {
+	while (!(stream = try_create(wish, &dying))) {
 		if (!dying)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		uncancelled_sleep(pause_ns);
@@ -184,11 +194,63 @@ static bool retire(struct client_stream *stream, uint64_t handle)
 	return true;
 }
 
+CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream)
+{
+	const struct wish wish = {context_owner(context), context_green(context), flags, priority};
+
+	return create(&wish, ret_stream);
+}
+
+/* Lets the executor make the stream, and its multiprocessors ready. */
+static CUresult make_ready(struct client_stream *stream)
+{
+	struct submit submit;
+	CUresult r = submit_begin_own(stream, FRMPS_OP_STREAM_OPEN, 0, &submit);
+	uint64_t seq = submit.seq;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	submit_commit_own(&submit);
+	r = wait_quietly(stream, seq, true);
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+CUresult stream_create_default(CUcontext green, struct client_stream **ret_stream)
+{
+	const struct wish wish = {NULL, green, CU_STREAM_DEFAULT, 0};
+	struct client_stream *stream;
+	CUresult r = create(&wish, &stream);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = make_ready(stream);
+	if (r == CUDA_SUCCESS)
+		*ret_stream = stream;
+	else
+		retire(stream, word_acquire(&stream->handle));
+	return r;
+}
+
 CUresult stream_destroy(struct client_stream *stream, CUstream handle)
 {
 	if (!stream->context || !retire(stream, (uint64_t)(uintptr_t)handle))
 		return CUDA_ERROR_INVALID_HANDLE;
 	return CUDA_SUCCESS;
+}
+
+void stream_release_green(CUcontext green)
+{
+	uint32_t end = stream_slots_used();
+
+	for (uint32_t i = 0; i < end; ++i) {
+		struct client_stream *stream = stream_slot(i);
+		uint64_t handle = word_acquire(&stream->handle);
+
+		if (stream->green != green || !handle)
+			continue;
+		word_set(&stream->orphan, handle);
+		retire(stream, handle);
+	}
 }
 
 void stream_release_context(CUcontext context)
@@ -212,14 +274,16 @@ static void leave(struct client_stream *stream)
 		retire(stream, word_acquire(&stream->handle));
 }
 
-/* The calling thread's default stream in its session. The stream belongs to no context: it lives as
- * long as its thread. */
+/* The calling thread's default stream in its session; green contexts have none. The stream belongs
+ * to no context: it lives as long as its thread. */
 static CUresult own_stream(struct client_stream **ret_stream)
 {
 	struct thread *thread = thread_self();
 	struct client_stream *stream = thread->streams;
 	CUresult r = CUDA_SUCCESS;
 
+	if (context_green(context_shown()))
+		return CUDA_ERROR_INVALID_HANDLE;
 	while (stream && stream->session != session_self())
 		stream = stream->next_own;
 	if (!stream) {
@@ -237,19 +301,27 @@ static CUresult own_stream(struct client_stream **ret_stream)
 	return r;
 }
 
+/* True if the handle was valid until its green context ended. */
+static bool is_orphan(CUstream handle)
+{
+	return word_relaxed(&stream_at(handle)->orphan) == (uint64_t)(uintptr_t)handle;
+}
+
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	struct client_stream *stream;
 
 	if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
-		*ret_stream = session_self()->streams.legacy;
+		*ret_stream = context_default_stream(context_shown());
+		if (!*ret_stream)
+			*ret_stream = session_self()->streams.legacy;
 		return CUDA_SUCCESS;
 	}
 	if (handle == CU_STREAM_PER_THREAD || !handle)
 		return own_stream(ret_stream);
 	stream = stream_find(handle);
 	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return is_orphan(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
 	*ret_stream = stream;
 	return CUDA_SUCCESS;
 }

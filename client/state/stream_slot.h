@@ -32,6 +32,10 @@ struct client_stream {
 	/* NULL: a default stream. Written when the slot is taken, and read by other threads
 	 * meanwhile. */
 	_Atomic(CUcontext) context;
+	/* The green context that it is of, whose primary context is `context`; NULL: of none. As
+	 * `context` */
+	_Atomic(CUcontext) green;
+	word64 orphan; /* the handle that it had when its green context ended */
 	uint64_t id;
 	word64 last;	       /* ring writes: highest seq of the program's commands, which waits cover */
 	word64 seq;	       /* ring writes: highest seq used, the library's own commands included */
@@ -59,6 +63,11 @@ uint32_t stream_slots_used(void);
 
 /** A never used slot for a session, or NULL. One call at a time. @bound: of the session's slots */
 struct client_stream *stream_slot_new(struct session *session, uint32_t bound);
+
+/** True for streams of a context, as the program sees it: those of a primary context include those
+ * of its green contexts. Default streams of the session and of its threads belong to all contexts
+ * but green ones. */
+bool stream_is_in(const struct client_stream *stream, CUcontext context);
 
 /** The program's handle of a stream. */
 static inline CUstream stream_handle(const struct client_stream *stream)

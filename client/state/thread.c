@@ -56,7 +56,7 @@ CUresult thread_register(struct thread *thread)
 
 unsigned int thread_scheduling(void)
 {
-	return context_flags(self.current) & CU_CTX_SCHED_MASK;
+	return context_flags(context_current()) & CU_CTX_SCHED_MASK;
 }
 
 static CUresult make_room(void)
@@ -107,7 +107,12 @@ void thread_set(CUcontext context)
 		thread_pop(&old);
 }
 
-CUcontext context_current(void)
+CUcontext context_shown(void)
 {
 	return self.current;
+}
+
+CUcontext context_current(void)
+{
+	return context_owner(self.current);
 }

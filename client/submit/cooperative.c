@@ -2,21 +2,24 @@
 
 #include "client/submit/cooperative.h"
 
+#include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
 #include "client/state/occupancy.h"
 #include "client/state/session.h"
+#include "client/state/stream.h"
 #include "client/submit/encode.h"
 
 /* How much of a grid with clusters runs at the same time, in what the grid counts. */
-static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
+static CUresult count_clustered(const struct launch *launch, const struct client_stream *stream,
+	uint32_t cluster, uint64_t *ret_blocks)
 {
-	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
-		.shared_bytes = launch->shared_bytes,
-		.sms = device_sms()};
+	struct occupancy question = {
+		.query = OCCUPANCY_ACTIVE_CLUSTERS, .shared_bytes = launch->shared_bytes};
 	uint64_t clusters = 0;
 	CUresult result;
 
+	occupancy_place(&question, stream);
 	for (int i = 0; i < 3; ++i) {
 		question.grid[i] = launch->grid[i];
 		question.block[i] = launch->block[i];
@@ -32,27 +35,40 @@ static CUresult count_clustered(const struct launch *launch, uint32_t cluster, u
 	return result;
 }
 
-static CUresult count_blocks(const struct launch *launch, uint64_t *ret_blocks)
+/* How many multiprocessors the kernel has. */
+static CUresult count_processors(
+	const struct launch *launch, const struct client_stream *stream, int *ret_processors)
 {
-	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
 	const struct client_device *device = device_get(session_ordinal(launch->function->session));
-	int blocks = 0, processors = 0;
-	CUresult result;
+	CUcontext green = stream ? stream->green : context_green(context_shown());
 
 	if (!device)
 		return CUDA_ERROR_INVALID_DEVICE;
-	result = occupancy_blocks(launch->function, threads, launch->shared_bytes, 0, &blocks);
+	if (!green)
+		return device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ret_processors);
+	*ret_processors = (int)context_sms(green);
+	return CUDA_SUCCESS;
+}
+
+static CUresult count_blocks(
+	const struct launch *launch, const struct client_stream *stream, uint64_t *ret_blocks)
+{
+	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+	int blocks = 0, processors = 0;
+	CUresult result = occupancy_blocks(launch->function, threads, launch->shared_bytes, 0, &blocks);
+
 	if (result == CUDA_SUCCESS)
-		result = device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+		result = count_processors(launch, stream, &processors);
 	*ret_blocks = (uint64_t)blocks * (uint64_t)processors;
 	return result;
 }
 
-CUresult cooperative_check(const struct launch *launch)
+CUresult cooperative_check(const struct launch *launch, const struct client_stream *stream)
 {
 	uint32_t cluster = encode_cluster_blocks(launch);
 	uint64_t blocks = 0;
-	CUresult result = cluster ? count_clustered(launch, cluster, &blocks) : count_blocks(launch, &blocks);
+	CUresult result = cluster ? count_clustered(launch, stream, cluster, &blocks)
+				  : count_blocks(launch, stream, &blocks);
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -8,6 +8,7 @@
 #include "client/state/session.h"
 #include "client/submit/gate.h"
 #include "client/submit/relay.h"
+#include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
 struct crossing {
@@ -55,4 +56,22 @@ CUresult crossing_wait(struct client_stream *stream, struct client_stream *other
 		free(crossing);
 	}
 	return r;
+}
+
+CUresult crossing_await(struct client_stream *stream, struct client_stream *other, uint64_t seq)
+{
+	struct submit submit;
+	CUresult r;
+
+	if (!other || other == stream || wait_is_done(other, seq))
+		return CUDA_SUCCESS;
+	if (other->session != stream->session)
+		return crossing_wait(stream, other, seq);
+	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_depend *)submit.body =
+		(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
 }

@@ -262,15 +262,13 @@ struct circle {
 
 static bool is_in(const struct circle *circle, const struct client_stream *stream)
 {
-	CUcontext context = stream->context;
-
 	if (stream->session != circle->session)
 		return false;
 	if (stream == circle->session->streams.legacy)
-		return true;
+		return !circle->context || stream_is_in(stream, circle->context);
 	if (circle->blocking_only && !stream->blocking)
 		return false;
-	return !circle->context || !context || context == circle->context;
+	return !circle->context || stream_is_in(stream, circle->context);
 }
 
 /* Calls `visit` for the last command of every covered stream; stops at the first error. */

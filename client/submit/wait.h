@@ -77,10 +77,7 @@ CUresult wait_everywhere(void);
  */
 CUresult wait_all_quietly(void);
 
-/**
- * As wait_all(), for the streams of a context of the session. Default streams belong to every
- * context.
- */
+/** As wait_all(), for the streams of a context of the session (stream_is_in()). */
 CUresult wait_context(CUcontext context);
 
 /** The next wait_late_error() of a session returns this: what it has waited for in another session

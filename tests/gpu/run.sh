@@ -203,7 +203,7 @@ corpus() { # corpus NAME
 for suite in trouble limits exact bursts sharing placing events timing guard device caps pauses suspend saved drain weights; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
-for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays registered checkpoint; do
+for suite in semantics contexts streams threads calls process graphs graph_memory conditions captures capture_modes text arrays registered checkpoint green; do
 	check "$suite, native" env FRMPS_TEST_NATIVE=1 CUDA_VISIBLE_DEVICES="$first" LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 		"$folder/tests/system-test_$suite"
 	check "$suite, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"

@@ -221,6 +221,34 @@ CUcontext context_current(void)
 	return FAKE_CONTEXT;
 }
 
+CUcontext context_owner(CUcontext context)
+{
+	return context;
+}
+
+CUcontext context_green(CUcontext context)
+{
+	(void)context;
+	return NULL;
+}
+
+CUcontext context_shown(void)
+{
+	return FAKE_CONTEXT;
+}
+
+uint64_t context_part(CUcontext green)
+{
+	(void)green;
+	return 0;
+}
+
+uint32_t context_sms(CUcontext green)
+{
+	(void)green;
+	return 0;
+}
+
 uint64_t context_id(CUcontext context)
 {
 	return context == FAKE_CONTEXT;

@@ -72,6 +72,7 @@ static void note(const struct frmps_head *head, const void *body)
 	if (n < LOOPBACK_NOTES) {
 		loopback->notes[n] = (struct loopback_note){
 			.op = head->op, .flags = head->flags, .stream = head->stream, .seq = head->seq};
+		loopback->notes[n].part = shm_view_entry(&self.view, head->stream)->part;
 		if (head->op == FRMPS_OP_DEPEND) {
 			loopback->notes[n].other_stream = depend->stream;
 			loopback->notes[n].other_seq = depend->seq;
@@ -402,6 +403,7 @@ static void fill_device(struct wire_device *device, int32_t attributes[149])
 	static const uint64_t limits[3] = {1024, 1 << 20, 8 << 20};
 
 	attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+	attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
 	attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = 9;
 	attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] = 0x1b;
 	*device = (struct wire_device){
@@ -412,6 +414,8 @@ static void fill_device(struct wire_device *device, int32_t attributes[149])
 		.priority_least = 0,
 		.priority_greatest = -5,
 		.limits = {.at = limits, .count = 3},
+		.sm_granule = 8,
+		.sm_units = word_relaxed(&loopback->no_units) ? 0 : 15,
 	};
 }
 
@@ -428,6 +432,7 @@ static void welcome(const struct wire_message *hello)
 	RULE(shm_region_readonly(server_fd, &readonly_fd) == 0);
 	ring_reader_init(&self.ring, &self.view);
 	word_set(&self.view.server->generation, 1);
+	word_set(&self.view.server->share, word_relaxed(&loopback->share));
 	word_release(&self.view.server->state, SHM_SESSION_RUNNING);
 	self.doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	self.window = pick_window(&hello->hello);

@@ -24,6 +24,7 @@ struct loopback_note {
 	uint64_t seq;
 	uint32_t other_stream; /* DEPEND */
 	uint64_t other_seq;
+	uint64_t part; /* of its stream */
 };
 
 /* The service takes no command from PAUSED on. */
@@ -41,6 +42,8 @@ struct loopback {
 	word64 room;	      /* device memory it gives at most */
 	word64 arena_bytes;   /* staging memory of a session that is to begin */
 	word64 window_at;     /* where the next further window is, free or not; 0: it has none any more */
+	word32 no_units;      /* the device's multiprocessors cannot be split */
+	word32 share;	      /* SHM_SHARE_*, from the session's start on */
 	word32 slow_times;    /* 1: times of events are written when somebody asks for a wake-up; 2: never */
 
 	word32 sm_percent;    /* of the latest Hello */
