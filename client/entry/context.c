@@ -394,6 +394,8 @@ CUDA_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecA
 	CUresult r = process_enter_context();
 	int processors = 0;
 
+	if (r == CUDA_SUCCESS && context_green(context_shown()))
+		r = CUDA_ERROR_INVALID_CONTEXT;
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!affinity)

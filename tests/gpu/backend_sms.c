@@ -44,10 +44,12 @@ static uint32_t count_launch(struct backend_stream *stream, uint32_t where[MOST]
 	return count(stream, where);
 }
 
-static uint32_t count_graph(struct backend_stream *stream, uint64_t sms, uint32_t where[MOST])
+/* @own: the kernel's; 0: that of the graph */
+static uint32_t count_graph(struct backend_stream *stream, uint64_t sms, uint64_t own, uint32_t where[MOST])
 {
 	struct marks_params params = {.out = WINDOW};
 	struct backend_node node = {.op = FRMPS_OP_LAUNCH,
+		.sms = own,
 		.launch = {.grid = {BLOCKS, 1, 1},
 			.block = {32, 1, 1},
 			.info = &info,
@@ -65,6 +67,29 @@ static uint32_t count_graph(struct backend_stream *stream, uint64_t sms, uint32_
 	return found;
 }
 
+/* Those beside all units, alone and with some: `where` has units 0 to 6. */
+static void check_beside(struct backend_stream *everywhere, uint32_t where[MOST])
+{
+	const uint64_t beside = backend_all_sms(&device) & ~BACKEND_SMS(0, device.sm_units);
+	const uint64_t groups[] = {beside, beside | BACKEND_SMS(7, 2)};
+	struct backend_stream *stream = NULL;
+
+	printf("multiprocessors beside all units: %u\n", beside ? backend_sms_count(&device, beside) : 0);
+	for (unsigned i = 0; beside && i < 2; i++) {
+		uint32_t twice = 0;
+
+		ok(OPS->sms_make(groups[i]));
+		ok(OPS->stream_create(0, groups[i], &stream));
+		check(count_launch(stream, where) == backend_sms_count(&device, groups[i]));
+		check(count_graph(everywhere, 0, groups[i], where) == backend_sms_count(&device, groups[i]));
+		for (uint32_t sm = 0; sm < MOST; sm++)
+			twice += where[sm] == 1;
+		/* Each of units 0 to 6 was seen once, no other one. */
+		check(twice == 7 * device.sm_granule);
+		ok(OPS->stream_destroy(stream));
+	}
+}
+
 void check_groups(void)
 {
 	const uint64_t first = BACKEND_SMS(0, 4), second = BACKEND_SMS(4, 3);
@@ -79,7 +104,7 @@ void check_groups(void)
 		return;
 	}
 	refused(OPS->stream_create(0, first, &streams[0]), CUDA_ERROR_INVALID_VALUE);
-	refused(OPS->sms_make(BACKEND_SMS(1, device.sm_units)), CUDA_ERROR_INVALID_VALUE);
+	refused(OPS->sms_make(BACKEND_SMS(2, device.sm_units)), CUDA_ERROR_INVALID_VALUE);
 	begin = now_us();
 	ok(OPS->sms_make(first));
 	ok(OPS->sms_make(second));
@@ -95,13 +120,17 @@ void check_groups(void)
 	check(!twice);
 	/* The graph's own, and the same ones. */
 	memset(where, 0, sizeof(where));
-	check(count_graph(everywhere, first, where) == 4 * device.sm_granule);
-	check(count_graph(streams[1], first, where) == 4 * device.sm_granule);
+	check(count_graph(everywhere, first, 0, where) == 4 * device.sm_granule);
+	check(count_graph(streams[1], first, 0, where) == 4 * device.sm_granule);
 	check(count_launch(streams[0], where) == 4 * device.sm_granule);
 	for (uint32_t i = 0; i < MOST; i++)
 		twice += where[i] == 3;
 	check(twice == 4 * device.sm_granule);
-	check(count_graph(streams[0], 0, unused) == all);
+	check(count_graph(streams[0], 0, 0, unused) == all);
+	memset(where, 0, sizeof(where));
+	check(count_graph(everywhere, 0, first, where) == 4 * device.sm_granule);
+	check(count_graph(everywhere, first, second, where) == 3 * device.sm_granule);
+	check_beside(everywhere, where);
 	for (int i = 0; i < 2; i++)
 		ok(OPS->stream_destroy(streams[i]));
 	ok(OPS->stream_destroy(everywhere));

@@ -240,6 +240,7 @@ TEST(green, a_green_context_as_the_current_one)
 	struct pieces pieces;
 	CUcontext primary, context, seen;
 	CUgreenCtx green, seen_green;
+	CUexecAffinityParam affinity;
 	unsigned long long id, other;
 	CUstream inner;
 	CUdeviceptr made;
@@ -281,6 +282,7 @@ TEST(green, a_green_context_as_the_current_one)
 	ck_assert_uint_eq(id, other);
 	ck_cuda(cuCtxGetId(primary, &other));
 	ck_assert_uint_ne(id, other);
+	FAILS(cuCtxGetExecAffinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT), INVALID_CONTEXT);
 	/* What is made meanwhile is the primary context's. */
 	ck_cuda(cuMemAlloc_v2(&made, 4096));
 	ck_cuda(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_CONTEXT, made));

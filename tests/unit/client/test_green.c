@@ -2,6 +2,7 @@
 // multiprocessors, and 12 beside, is split, what the service is told of streams, and how green
 // contexts begin and end.
 
+#include <pthread.h>
 #include <string.h>
 
 #include "client/state/stream.h"
@@ -229,9 +230,13 @@ TEST(green, a_part_that_the_service_refuses)
 	OK(cuGreenCtxDestroy(green));
 }
 
-/* A reset of the primary context ends what is within. */
+/* A reset of the primary context ends what is within, and frees memory as it does without. */
 TEST(green, a_reset_leaves_a_green_context_useless)
 {
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	uint64_t used;
+
 	CUdevResource all = whole();
 	CUgreenCtx green = make(&all, 1);
 	CUcontext context;
@@ -241,7 +246,11 @@ TEST(green, a_reset_leaves_a_green_context_useless)
 
 	OK(cuCtxFromGreenCtx(&context, green));
 	OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+	OK(cuMemAllocAsync(&p, 64, NULL));
 	OK(cuDevicePrimaryCtxReset_v2(0));
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
+	ck_assert_uint_eq(used, 0);
 	FAILS(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), CONTEXT_IS_DESTROYED);
 	OK(cuCtxSetCurrent(context));
 	FAILS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
@@ -269,6 +278,54 @@ TEST(green, green_contexts_in_a_loop)
 			OK(cuGreenCtxStreamCreate(&(CUstream){NULL}, green, CU_STREAM_NON_BLOCKING, 0));
 		OK(cuGreenCtxDestroy(green));
 	}
+}
+
+#define ROUNDS 50
+
+/* Green contexts of its own, current in this thread, and work in them. */
+static void *come_and_go(void *address)
+{
+	CUdeviceptr p = *(CUdeviceptr *)address;
+	CUdevResource all = whole(), piece;
+	unsigned int count = 1;
+
+	OK(cuDevSmResourceSplitByCount(&piece, &count, &all, NULL, 0, 16));
+	for (int i = 0; i < ROUNDS; i++) {
+		CUgreenCtx green = make(&piece, 1);
+		CUcontext context;
+		CUstream stream;
+
+		OK(cuCtxFromGreenCtx(&context, green));
+		OK(cuCtxSetCurrent(context));
+		OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+		OK(cuMemsetD8Async(p, 1, 64, stream));
+		OK(cuMemsetD8Async(p, 1, 64, NULL));
+		OK(cuCtxSynchronize());
+		OK(cuStreamDestroy_v2(stream));
+		OK(cuCtxSetCurrent(shim_context));
+		OK(cuGreenCtxDestroy(green));
+	}
+	return NULL;
+}
+
+TEST(green, green_contexts_of_several_threads)
+{
+	pthread_t threads[4];
+	CUdeviceptr p;
+	CUevent event;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, &p), 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		OK(cuCtxRecordEvent(shim_context, event));
+		OK(cuCtxWaitEvent(shim_context, event));
+		OK(cuMemsetD8Async(p, 1, 64, NULL));
+		OK(cuCtxSynchronize());
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 
 int main(void)
