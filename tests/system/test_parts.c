@@ -157,6 +157,21 @@ static int look_at_each_order(int progress, int orders)
 	return 0;
 }
 
+/* At an order: a kernel faults in a green context. */
+static int fault_at_an_order(int progress, int orders)
+{
+	uint64_t nowhere = 0x10;
+	void *arguments[] = {&nowhere};
+	struct places places = {.marks = 0};
+
+	open_places(&places);
+	kernel("crash_write");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("crash_write", 1, 1, places.stream[1], arguments));
+	return cuStreamSynchronize(places.stream[1]) == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 1;
+}
+
 /*
  * Tests
  */
@@ -291,6 +306,28 @@ TEST(parts, programs_do_not_know_of_each_other)
 	sight = look(&other);
 	expect_apart(&sight);
 	end(&other);
+}
+
+TEST(parts, a_fault_in_one_is_its_programs_alone)
+{
+	struct child child, other;
+	struct sight sight;
+
+	start("");
+	child = child_start(look_at_each_order);
+	other = child_start(fault_at_an_order);
+	sight = look(&child);
+	expect_apart(&sight);
+	child_wait(&other, 1);
+	child_order(&other);
+	for (int i = 0; i < 20; i++) {
+		sight = look(&child);
+		expect_apart(&sight);
+	}
+	ck_assert_int_eq(child_end(&other), 0);
+	sight = look(&child);
+	expect_apart(&sight);
+	end(&child);
 }
 
 int main(void)
