@@ -7,6 +7,8 @@
 #include "client/state/limit.h"
 #include "client/state/session.h"
 
+word32 context_greens;
+
 struct context context_table[CONTEXT_SLOTS] = {[0 ... CONTEXT_SLOTS - 1] = {.cls = CLS_MAP_INIT}};
 
 struct context *context_primary_slot(int device)

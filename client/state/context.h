@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "shm/order.h"
 
 struct client_stream;
 struct cls_map;
@@ -23,6 +24,9 @@ struct cls_map;
 /* The calling thread's current context or NULL. Not checked to be live. Of a green context: its
  * primary context, to which belongs whatever the thread makes. */
 CUcontext context_current(void);
+
+/** Set if the process ever had a green context: on the way of launches a single load. */
+extern word32 context_greens;
 
 /** The same as the program sees it: a green context itself. */
 CUcontext context_shown(void);

@@ -189,6 +189,7 @@ CUresult context_begin_green(int device, const struct part *part, struct context
 	pthread_mutex_lock(&lock);
 	context = take_slot();
 	if (context) {
+		word_set(&context_greens, 1);
 		context->part = *part;
 		context->own = NULL;
 		context->within = context_id(primary);

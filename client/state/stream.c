@@ -307,14 +307,21 @@ static bool is_orphan(CUstream handle)
 	return word_relaxed(&stream_at(handle)->orphan) == (uint64_t)(uintptr_t)handle;
 }
 
+static struct client_stream *default_stream(void)
+{
+	struct client_stream *own = NULL;
+
+	if (__builtin_expect(word_relaxed(&context_greens), 0))
+		own = context_default_stream(context_shown());
+	return own ? own : session_self()->streams.legacy;
+}
+
 CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
 {
 	struct client_stream *stream;
 
 	if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
-		*ret_stream = context_default_stream(context_shown());
-		if (!*ret_stream)
-			*ret_stream = session_self()->streams.legacy;
+		*ret_stream = default_stream();
 		return CUDA_SUCCESS;
 	}
 	if (handle == CU_STREAM_PER_THREAD || !handle)

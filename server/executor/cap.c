@@ -179,6 +179,11 @@ static void keep_off(struct tenant *tenant, uint64_t units, bool keeps)
 	word_set(&caps->kept, kept);
 }
 
+static bool lends_more(const struct caps *caps)
+{
+	return caps->count - caps->parts < CAP_LENT_GROUPS;
+}
+
 static bool is_offline(uint32_t wish)
 {
 	return wish & SHM_SHARE_OFFLINE;
@@ -191,7 +196,7 @@ static void prepare(struct caps *caps, const struct tenant *tenant)
 {
 	uint64_t sms;
 
-	if (!is_offline(tenant->cap.wish) || tenant->cap.partition || caps->count >= CAP_LENT_GROUPS)
+	if (!is_offline(tenant->cap.wish) || tenant->cap.partition || !lends_more(caps))
 		return;
 	sms = find_place(tenant, true, true);
 	if (sms)
@@ -207,7 +212,7 @@ static void settle(struct caps *caps, struct tenant *tenant)
 	use(caps, tenant->cap.group, UINT32_MAX); /* one less */
 	prepare(caps, tenant);
 	sms = find_place(tenant, true, tenant->cap.yields);
-	if (caps->count >= CAP_LENT_GROUPS && !find(caps, sms))
+	if (!lends_more(caps) && !find(caps, sms))
 		sms = find_place(tenant, false, tenant->cap.yields);
 	group = sms ? find_or_add(caps, sms) : NULL;
 	if (group || !sms) {
@@ -359,13 +364,24 @@ static uint64_t part_of(const struct tenant *tenant, uint64_t own, uint64_t part
 	return sms && sms != units ? sms : own;
 }
 
+/* Under the lock. */
+static struct cap_group *add_part(struct caps *caps, uint64_t sms)
+{
+	struct cap_group *group = caps->parts < CAP_PART_GROUPS ? find_or_add(caps, sms) : NULL;
+
+	caps->parts += group != NULL;
+	return group;
+}
+
 static const struct cap_group *look_up(struct tenant *tenant, uint64_t sms, bool adds)
 {
 	struct caps *caps = &tenant->executor->caps;
 	const struct cap_group *group;
 
 	pthread_mutex_lock(&caps->lock);
-	group = adds && caps->count < CAP_PART_GROUPS ? find_or_add(caps, sms) : find(caps, sms);
+	group = find(caps, sms);
+	if (!group && adds)
+		group = add_part(caps, sms);
 	pthread_mutex_unlock(&caps->lock);
 	return group;
 }

@@ -20,11 +20,12 @@ struct tenant;
 #define CAP_LEND_NS UINT64_C(1000000000)
 
 /* Each set of partitions with work leaves others another set of units. An executor with so many
- * groups makes no further group with lent units: sessions without a partition stay on the rest. */
+ * groups, those for parts not counted, makes no further group with lent units: sessions without a
+ * partition stay on the rest. */
 #define CAP_LENT_GROUPS 64u
 
-/* Where there are so many groups, programs get none for parts of their multiprocessors: the rest of
- * the places is for caps and partitions. */
+/* Most groups for parts of programs' multiprocessors: the rest of the places is for caps and
+ * partitions. */
 #define CAP_PART_GROUPS 256u
 
 struct cap_group {
@@ -39,6 +40,7 @@ struct caps {
 	struct cap_group
 		groups[BACKEND_SM_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
 	uint32_t count;
+	uint32_t parts;				 /* of these, those that were added for parts */
 	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* number of sessions whose group has the unit */
 	uint32_t keepers[BACKEND_SM_UNITS_MAX];	 /* sessions that keep others off the unit */
 	word64 kept;	/* units that have keepers, as bits. Written under the lock */
