@@ -88,12 +88,12 @@ CUDA_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 	of = context_device(peer);
 	if (!peer_can(device_own(), of))
 		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-	r = note(context_id(context_current()), context_id(peer));
+	r = note(context_id(context_current()), context_id(context_owner(peer)));
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = peer_open(&sessions[of], session_self());
 	if (r != CUDA_SUCCESS)
-		forget(context_id(context_current()), context_id(peer));
+		forget(context_id(context_current()), context_id(context_owner(peer)));
 	return r;
 }
 
@@ -101,7 +101,7 @@ CUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUresult r = enter(peer);
 
-	return r == CUDA_SUCCESS ? forget(context_id(context_current()), context_id(peer)) : r;
+	return r == CUDA_SUCCESS ? forget(context_id(context_current()), context_id(context_owner(peer))) : r;
 }
 
 /* The context of a memory side must be live, or NULL for the current context; arrays have their

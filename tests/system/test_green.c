@@ -411,6 +411,28 @@ TEST(green, a_graph_of_kernels_of_several_green_contexts)
 	ck_assert_uint_eq(run_graph(exec, NULL, &sight), 2 * count_of(pieces.piece));
 }
 
+/* Calls without a stream come behind the work of the current context's default stream. */
+TEST(green, synchronous_calls_are_of_the_current_context)
+{
+	struct pieces pieces;
+	uint64_t ns = 50000000;
+	void *arguments[] = {&ns};
+	uint32_t word = 0;
+	CUdeviceptr p;
+
+	driver_open();
+	kernel("spin_ns");
+	split(&pieces);
+	ck_cuda(cuCtxSetCurrent(context_of(make(pieces.piece, 1))));
+	ck_cuda(cuMemAlloc_v2(&p, 4));
+	ck_cuda(cuMemsetD32_v2(p, 1, 1));
+	ck_cuda(launch("spin_ns", 1, 1, NULL, arguments));
+	ck_cuda(cuMemsetD32Async(p, 2, 1, NULL));
+	ck_cuda(cuMemcpyDtoH_v2(&word, p, 4));
+	ck_assert_uint_eq(word, 2);
+	ck_cuda(cuStreamQuery(NULL));
+}
+
 static void let_go(uint32_t *word)
 {
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
