@@ -70,6 +70,13 @@ bool is_native(void)
 	return getenv("FRMPS_TEST_NATIVE") != NULL;
 }
 
+bool is_without_device(void)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+
+	return !is_native() && (!backend || !strcmp(backend, "host"));
+}
+
 void driver_attach(void)
 {
 	const char *beside = getenv("FRMPS_TEST_BESIDE");

@@ -26,6 +26,8 @@
 
 /** Whether the library is NVIDIA's (FRMPS_TEST_NATIVE): there is no service. */
 bool is_native(void);
+/** True if the service has the host backend. */
+bool is_without_device(void);
 
 /** cuInit, device 0's primary context current. FRMPS_TEST_BESIDE: the ordinal of another device
  * instead, beside contexts on those before. Fails the test otherwise. */

@@ -48,14 +48,6 @@ static void reload(int percent)
 		"%s", text);
 }
 
-/* Blocks run one after the other there. */
-static bool is_host(void)
-{
-	const char *backend = getenv("FRMPS_TEST_BACKEND");
-
-	return !backend || !strcmp(backend, "host");
-}
-
 /*
  * The program
  */
@@ -217,7 +209,7 @@ static int flood(int progress, int orders)
 	kernel("spin_ns");
 	while (!ordered(orders, false)) {
 		for (int i = 0; i < 20; i++)
-			ck_cuda(launch("spin_ns", is_host() ? 1 : BLOCKS, 256, NULL, arguments));
+			ck_cuda(launch("spin_ns", is_without_device() ? 1 : BLOCKS, 256, NULL, arguments));
 		ck_cuda(cuCtxSynchronize());
 		if (progress >= 0)
 			report(progress);

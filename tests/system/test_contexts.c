@@ -477,7 +477,7 @@ TEST(contexts, flags_are_shown_as_the_driver_does)
 {
 	static const struct {
 		unsigned int given, shown;
-	} pinned[] = {{0, 2}, {1, 2}, {3, 2}, {4, 6}, {5, 7}},
+	} pinned[] = {{0, 2}, {1, 3}, {3, 3}, {4, 6}, {5, 7}},
 	  registered[] = {{0, 2}, {1, 3}, {2, 2}, {3, 3}};
 	void *memory, *own = malloc(4096);
 	unsigned int flags;

@@ -159,7 +159,7 @@ TEST(memory_3, pinned_memory)
 	OK(cuMemHostGetDevicePointer_v2(&p, b + 5, 0));
 	ck_assert_uint_eq(p, (uintptr_t)b + 5);
 	OK(cuMemHostGetFlags(&flags, a));
-	ck_assert_uint_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+	ck_assert_uint_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
 	FAILS(cuMemHostGetDevicePointer_v2(&p, foreign, 0), INVALID_VALUE);
 	OK(cuMemHostRegister_v2(foreign, sizeof(foreign), 0));
 	FAILS(cuMemHostRegister_v2(foreign + 3, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
