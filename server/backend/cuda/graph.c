@@ -9,6 +9,7 @@
 #include "server/backend/cuda/condition.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/loader.h"
+#include "server/log.h"
 
 /* The driver's nodes for a node. */
 struct place {
@@ -31,8 +32,12 @@ static CUresult set_attributes(CUgraphNode node, const struct backend_launch *la
 	unsigned count = 0;
 	CUresult code = cuda_launch_attributes(launch, attributes, &count);
 
-	for (unsigned i = 0; !code && i < count; i++)
+	for (unsigned i = 0; !code && i < count; i++) {
 		code = driver.graph_set_attribute(node, attributes[i].id, &attributes[i].value);
+		if (code)
+			log_info("the driver refuses attribute %u of a node of a graph, code %d",
+				(unsigned)attributes[i].id, (int)code);
+	}
 	return code;
 }
 
@@ -257,6 +262,8 @@ static CUresult add_range(struct backend_graph *graph, CUgraph into, const struc
 			code = add_edges(into, &nodes[i], places, places[i].node);
 		if (!code && nodes[i].onto)
 			code = add_onward(into, &nodes[i], &places[i]);
+		if (code)
+			log_info("node %u of a graph cannot be made, code %d", i, (int)code);
 	}
 	return code;
 }
