@@ -1008,8 +1008,8 @@ const struct kernels_kernel *kernels_find(const struct kernels *kernels, const c
 	return found ? *found : NULL;
 }
 
-/* A parameter's record: index, ordinal (16 bits), offset (16 bits), and a word with the size. Where a
- * kernel has more than 4096 bytes, that word is the size of each, else the size is from bit 18 on. */
+/* A parameter's record: index, ordinal (16 bits), offset (16 bits), and a word with the size: from
+ * bit 18 on, but all of the word where a kernel has more than 4096 bytes. */
 static bool is_parameter(
 	const struct record *record, uint32_t *ret_ordinal, uint32_t *ret_offset, uint32_t *ret_size)
 {

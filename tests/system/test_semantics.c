@@ -260,9 +260,8 @@ TEST(semantics, nothing_is_copied_from_and_to_null)
 	ck_cuda(cuCtxSynchronize());
 }
 
-/* Nor is memory a registration that was allocated pinned. */
-/* Programs make a map before they have the memory, and put the address in later. Without a GPU there
- * are none, whatever they name. */
+/* Programs make a map before they have the memory, and put the address in later. Without a GPU
+ * there are none, whatever they name. */
 TEST(semantics, a_tensor_map_may_name_any_address)
 {
 	static _Alignas(64) uint32_t own[64];
@@ -283,6 +282,7 @@ TEST(semantics, a_tensor_map_may_name_any_address)
 			is_without_device() ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS);
 }
 
+/* Nor is memory a registration that was allocated pinned. */
 TEST(semantics, nothing_of_pinned_memory_is_no_error)
 {
 	void *nothing = &nothing, *pinned;
