@@ -20,7 +20,6 @@
 #define PARAMETERS_AT 0x210u
 #define CODE_BYTES    128u
 #define SHARED_BYTES  0x400u /* of the driver */
-#define PARAMETER_MAX 16376u
 
 /* Sections in front of those of kernels. */
 enum { NONE, SECTION_NAMES, NAMES, SYMBOLS, INFO, TOOL_NOTE, CUDA_NOTE, COMPAT, CALLS, FIRST };
@@ -209,12 +208,11 @@ static void add_info(struct image *image)
 	free(info.at);
 }
 
-/* A kernel's parameters. The size of one has 14 bits: where more bytes are carried, they are
- * several parameters. */
 static void add_parameter_info(struct buffer *info, uint32_t carried)
 {
 	for (uint32_t i = 0, at = 0; at < carried; i++) {
-		uint32_t bytes = carried - at < PARAMETER_MAX ? carried - at : PARAMETER_MAX;
+		uint32_t left = carried - at,
+			 bytes = left < TRAMPOLINE_PARAMETER_BYTES ? left : TRAMPOLINE_PARAMETER_BYTES;
 		const uint32_t words[] = {sized(0x17, 3), 0, at << 16 | i, 0x1f000 | bytes << 18};
 
 		add(info, words, sizeof(words));

@@ -28,6 +28,9 @@ struct trampoline_form {
 #define TRAMPOLINE_BANK	       "bank"
 #define TRAMPOLINE_BANK_BYTES  65536u
 #define TRAMPOLINE_NAME_BYTES  32u
+/* The size of a parameter has 14 bits: a trampoline that carries more has several of this size, and
+ * a last one. */
+#define TRAMPOLINE_PARAMETER_BYTES 16376u
 
 /** The name of a class's kernel. */
 void trampoline_name(const struct trampoline_class *class, char ret_name[TRAMPOLINE_NAME_BYTES]);

@@ -9,6 +9,7 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/loader.h"
+#include "server/backend/trampoline_image.h"
 
 _Static_assert(sizeof(struct frmps_launch_attribute) == sizeof(CUlaunchAttribute) &&
 		       offsetof(struct frmps_launch_attribute, value) == offsetof(CUlaunchAttribute, value),
@@ -30,6 +31,18 @@ static void pack(struct cuda_arguments *arguments, uint8_t *bytes, size_t count)
 	arguments->packed = arguments->extra;
 }
 
+/* One by one, as cuLaunchCooperativeKernel() takes parameters: with a packed form the driver did
+ * not make cooperative nodes of graphs. */
+static void point(struct cuda_arguments *arguments, size_t count)
+{
+	unsigned i = 0;
+
+	_Static_assert(CUDA_CARRIED_MAX <= CUDA_POINTERS_MAX * TRAMPOLINE_PARAMETER_BYTES, "");
+	for (size_t at = 0; at < count; at += TRAMPOLINE_PARAMETER_BYTES)
+		arguments->pointers[i++] = arguments->carried + at;
+	arguments->params = arguments->pointers;
+}
+
 void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch)
 {
 	const struct backend_function_info *info = launch->info;
@@ -39,7 +52,10 @@ void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_
 	arguments->packed = NULL;
 	if (own_kernel(launch)) {
 		loader_carry(own_kernel(launch), launch, arguments->carried);
-		pack(arguments, arguments->carried, own_kernel(launch)->carried);
+		if (launch->cooperative)
+			point(arguments, own_kernel(launch)->carried);
+		else
+			pack(arguments, arguments->carried, own_kernel(launch)->carried);
 	} else if (info->param_count && info->param_count <= CUDA_POINTERS_MAX) {
 		for (uint32_t i = 0; i < info->param_count; i++)
 			arguments->pointers[i] = bytes + info->params[i].offset;

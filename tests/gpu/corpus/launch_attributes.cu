@@ -23,6 +23,8 @@ int main()
 	buffer<int> words(4);
 	cudaLaunchAttribute attributes[3] = {};
 	cudaLaunchConfig_t config = {};
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
 	cudaStream_t stream, other;
 	cudaEvent_t event;
 	int least, greatest;
@@ -45,6 +47,16 @@ int main()
 	CHECK(cudaStreamSynchronize(stream));
 	printf("met %d, sum %d\n", words.read()[0], words.read()[1]);
 	EXPECT(words.read()[1] == 20 * 1280);
+	CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+	CHECK(cudaLaunchKernelEx(&config, meet, words.at));
+	CHECK(cudaStreamEndCapture(stream, &graph));
+	CHECK(cudaGraphInstantiate(&exec, graph, 0));
+	CHECK(cudaGraphLaunch(exec, stream));
+	CHECK(cudaStreamSynchronize(stream));
+	printf("met in a graph %d, sum %d\n", words.read()[0], words.read()[1]);
+	EXPECT(words.read()[0] == 2 * 1280);
+	CHECK(cudaGraphExecDestroy(exec));
+	CHECK(cudaGraphDestroy(graph));
 	attributes[0] = {};
 	attributes[0].id = cudaLaunchAttributeMemSyncDomain;
 	attributes[0].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
