@@ -212,6 +212,29 @@ TEST(memory, without_a_turn_of_the_caches_addresses_are_given_once)
 	code_memory_close();
 }
 
+/* More than the executor remembers one by one: who comes back does not get the last of them. */
+TEST(memory, many_that_rest_are_remembered_as_one)
+{
+	struct code_memory first = take_at(WINDOW, 0, 1000), last, again;
+
+	enter(&first, 1);
+	code_memory_give(&first);
+	for (unsigned i = 0; i < 70000; i++) {
+		last = take_at(WINDOW, 0, 1000);
+		enter(&last, i + 2);
+		code_memory_give(&last);
+	}
+	again = take_at(WINDOW, first.at, 1000);
+	enter(&again, 1);
+	code_memory_give(&again);
+	refused(WINDOW, last.at, 1000);
+	code_memory_turn();
+	code_memory_renew();
+	again = take_at(WINDOW, last.at, 1000);
+	enter(&again, 1);
+	code_memory_close();
+}
+
 /* Its code may have come into the caches again, behind the kernel that told them. */
 TEST(memory, what_goes_during_a_turn_rests_until_the_next)
 {
