@@ -137,11 +137,30 @@ static bool may_cluster(const struct launch *launch)
 	       attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET];
 }
 
-CUresult encode_check(const struct launch *launch)
+/* One thread stands for the only size that there is: so the runtime launches kernels of
+ * __block_size__. */
+static CUresult settle_block(struct launch *launch)
+{
+	static const uint32_t one[3] = {1, 1, 1};
+	const uint32_t *only = launch->function->only_block;
+
+	if (memcmp(launch->block, one, sizeof(one)) == 0)
+		memcpy(launch->block, only, sizeof(launch->block));
+	return memcmp(launch->block, only, sizeof(launch->block)) == 0 ? CUDA_SUCCESS
+								       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult encode_check(struct launch *launch)
 {
 	const struct client_function *function = launch->function;
 	uint64_t threads;
 
+	if (__builtin_expect(function->only_block[0], 0)) {
+		CUresult result = settle_block(launch);
+
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
 	for (int i = 0; i < 3; ++i) {
 		/* Zero wraps around and is too large as well. */
 		if (launch->grid[i] - 1 >= function->max_grid[i] ||
@@ -151,9 +170,6 @@ CUresult encode_check(const struct launch *launch)
 	threads = (uint64_t)launch->block[0] * launch->block[1];
 	if (threads > function->max_threads || threads * launch->block[2] > function->max_threads)
 		return block_error(function, threads > UINT32_MAX ? threads : threads * launch->block[2]);
-	if (__builtin_expect(function->only_block[0], 0) &&
-		memcmp(launch->block, function->only_block, sizeof(launch->block)) != 0)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (__builtin_expect(may_cluster(launch), 0)) {
 		CUresult result = check_clusters(launch);
 

@@ -32,8 +32,9 @@ struct launch {
 	uint32_t attribute_total, attribute_count, event_count;
 };
 
-/** Sizes of grid, block and dynamic shared memory against the kernel and the device. */
-CUresult encode_check(const struct launch *launch);
+/** Sizes of grid, block and dynamic shared memory against the kernel and the device. A block of one
+ * thread becomes the only size that the kernel has, if any. */
+CUresult encode_check(struct launch *launch);
 
 /** Blocks of a cluster of a checked launch; 0: no clusters. */
 uint32_t encode_cluster_blocks(const struct launch *launch);

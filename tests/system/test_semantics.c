@@ -450,6 +450,11 @@ TEST(semantics, a_kernel_with_blocks_of_one_size_has_no_others)
 	ck_assert_uint_eq(word_at(word), 1);
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 2);
+	/* Stands for the only size. */
+	ck_cuda(launch_shaped(stream, 1, 1, word, NULL, NULL));
+	ck_cuda(launch_shaped(NULL, 1, 1, word, graph, &node));
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 5);
 }
 
 TEST(semantics, too_much_memory_is_an_error_and_no_more)

@@ -83,8 +83,8 @@ static CUresult node(CUfunction function, unsigned blocks, dim3 block)
 
 static void show_launches(const char *name, CUfunction function)
 {
-	for (dim3 block : {dim3(32), dim3(100), dim3(101), dim3(128), dim3(32, 4), dim3(4, 32), dim3(1024),
-		     dim3(1025)}) {
+	for (dim3 block : {dim3(1), dim3(32), dim3(100), dim3(101), dim3(128), dim3(32, 4), dim3(4, 32),
+		     dim3(1024), dim3(1025)}) {
 		CUresult direct = launch(function, 4, block, 0, nullptr), in_capture;
 		CUresult end = captured(function, 4, block, 0, &in_capture);
 

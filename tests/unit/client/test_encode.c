@@ -219,6 +219,9 @@ TEST(encode, blocks_of_one_size)
 	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 32, 4, 1, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fake.launches, 0);
 	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 32, 4, 2, 0), CUDA_SUCCESS);
+	/* Stands for the only size. */
+	ck_assert_int_eq(launch_dims(shaped, 1, 1, 1, 1, 1, 1, 0), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->block_x * 100 + record()->block_y * 10 + record()->block_z, 3242);
 }
 
 TEST(encode, shared_memory)
