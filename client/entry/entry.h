@@ -69,6 +69,15 @@ static inline CUresult enter_stream(CUstream handle, bool per_thread, struct cli
 	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
 }
 
+/* The same of questions about the stream, not about its work: the legacy stream has no answer while
+ * a blocking stream captures. */
+static inline CUresult enter_facts(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	CUresult r = enter_stream(handle, per_thread, ret_stream);
+
+	return r == CUDA_SUCCESS && capture_is_on(*ret_stream) ? capture_check_legacy(*ret_stream) : r;
+}
+
 /* Last line of launches. */
 static inline CUresult leave_launch(CUresult r, struct client_stream *stream)
 {

@@ -72,19 +72,14 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-/* What the driver says at the call. */
-static LAUNCH_INLINE CUresult check(
-	struct launch *launch, const struct client_stream *stream, void **params, void **extra)
+/* Whether the kernel has such launches. */
+static LAUNCH_INLINE CUresult check(struct launch *launch, const struct client_stream *stream)
 {
 	CUresult result = encode_check(launch);
 
-	if (result == CUDA_SUCCESS)
-		result = encode_arguments(launch, params, extra);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (__builtin_expect(launch->function->session != stream->session, 0))
-		return CUDA_ERROR_INVALID_HANDLE;
-	return __builtin_expect(launch->cooperative, 0) ? cooperative_check(launch, stream) : CUDA_SUCCESS;
+	return __builtin_expect(launch->cooperative, 0) && result == CUDA_SUCCESS
+		       ? cooperative_check(launch, stream)
+		       : result;
 }
 
 static LAUNCH_INLINE CUresult run(
@@ -95,10 +90,15 @@ static LAUNCH_INLINE CUresult run(
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (__builtin_expect(launch->function->session != stream->session, 0))
+		return CUDA_ERROR_INVALID_HANDLE;
 	launch->is_node = capture_is_on(stream);
-	result = check(launch, stream, params, extra);
+	result = check(launch, stream);
 	if (__builtin_expect(result != CUDA_SUCCESS, 0))
 		return launch->is_node ? capture_fail(stream, result) : result;
+	result = encode_arguments(launch, params, extra);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (__builtin_expect(launch->event_count, 0))
 		result = launch_with_events(launch, stream, traced);
 	else

@@ -115,7 +115,10 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, b
 	if (flags == CU_EVENT_WAIT_EXTERNAL)
 		return capture_is_on(stream) ? capture_external(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)
 					     : CUDA_ERROR_ILLEGAL_STATE;
-	return flags == CU_EVENT_WAIT_DEFAULT ? event_wait(event, stream) : CUDA_ERROR_INVALID_VALUE;
+	if (flags != CU_EVENT_WAIT_DEFAULT)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = event_wait(event, stream);
+	return r == CUDA_ERROR_INVALID_HANDLE && capture_is_on(stream) ? capture_fail(stream, r) : r;
 }
 
 ENTRY_PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream stream, CUevent event, unsigned int flags), stream,
@@ -124,7 +127,7 @@ ENTRY_PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream stream, CUevent event
 static CUresult get_flags(CUstream handle, unsigned int *flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !flags)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -138,7 +141,7 @@ ENTRY_PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream stream, unsigned int *f
 static CUresult get_priority(CUstream handle, int *priority, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !priority)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -152,7 +155,7 @@ ENTRY_PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream stream, int *prio
 static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !id)
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -167,7 +170,7 @@ ENTRY_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream stream, unsigned long long *i
 static CUresult get_contexts(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS && !context)
 		r = CUDA_ERROR_INVALID_VALUE;

@@ -5,10 +5,8 @@
 
 #include "client/entry/entry.h"
 
-#include <limits.h>
 #include <string.h>
 
-#include "client/state/device.h"
 #include "client/state/stream.h"
 #include "client/submit/encode.h"
 
@@ -58,7 +56,7 @@ static CUresult get(CUstream handle, CUlaunchAttributeID id, CUlaunchAttributeVa
 	const CUlaunchAttributeValue *kept;
 	CUlaunchAttributeValue priority;
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -73,45 +71,9 @@ static CUresult get(CUstream handle, CUlaunchAttributeID id, CUlaunchAttributeVa
 ENTRY_PAIR(cuStreamGetAttribute, _ptsz, get,
 	(CUstream stream, CUlaunchAttributeID id, CUlaunchAttributeValue *value), stream, id, value)
 
-static unsigned int limit_of(CUdevice_attribute attribute, unsigned int otherwise)
+static bool is_policy(CUsynchronizationPolicy policy)
 {
-	const struct client_device *device = device_get(device_own());
-	int most = 0;
-
-	if (device && device_attribute(device, (int)attribute, &most) == CUDA_SUCCESS && most > 0)
-		return (unsigned int)most;
-	return otherwise;
-}
-
-static bool is_window(const CUaccessPolicyWindow *window)
-{
-	return window->num_bytes <= limit_of(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, UINT_MAX) &&
-	       window->hitRatio >= 0 && window->hitRatio <= 1 &&
-	       (unsigned int)window->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
-	       (unsigned int)window->missProp <= CU_ACCESS_PROPERTY_STREAMING;
-}
-
-static bool is_map(const CUlaunchMemSyncDomainMap *map)
-{
-	unsigned int count = limit_of(CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 1);
-
-	return map->default_ < count && map->remote < count;
-}
-
-/* False for a value that the driver refuses. */
-static bool is_possible(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
-{
-	switch ((int)id) {
-	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-		return is_window(&value->accessPolicyWindow);
-	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-		return value->syncPolicy >= CU_SYNC_POLICY_AUTO &&
-		       value->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC;
-	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-		return (unsigned int)value->memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
-	default:
-		return is_map(&value->memSyncDomainMap);
-	}
+	return policy >= CU_SYNC_POLICY_AUTO && policy <= CU_SYNC_POLICY_BLOCKING_SYNC;
 }
 
 static CUresult set(
@@ -119,7 +81,7 @@ static CUresult set(
 {
 	CUlaunchAttributeValue *kept;
 	struct client_stream *stream;
-	CUresult r = enter_stream(handle, per_thread, &stream);
+	CUresult r = enter_facts(handle, per_thread, &stream);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -130,7 +92,8 @@ static CUresult set(
 		return CUDA_SUCCESS;
 	}
 	kept = value_of(stream, id);
-	if (!kept || !is_possible(id, value))
+	if (!kept || !encode_is_value(id, value) ||
+		(id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && !is_policy(value->syncPolicy)))
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(kept, value, encode_value_bytes(id));
 	return CUDA_SUCCESS;
@@ -142,7 +105,7 @@ ENTRY_PAIR(cuStreamSetAttribute, _ptsz, set,
 static CUresult copy(CUstream to, CUstream from, bool per_thread)
 {
 	struct client_stream *dst, *src;
-	CUresult r = enter_stream(to, per_thread, &dst);
+	CUresult r = enter_facts(to, per_thread, &dst);
 
 	if (r == CUDA_SUCCESS)
 		r = stream_resolve(from, per_thread, &src);
@@ -150,6 +113,7 @@ static CUresult copy(CUstream to, CUstream from, bool per_thread)
 		return r;
 	*attributes_of(dst) = *attributes_of(src);
 	table[dst->slot].stream = dst->id;
+	stream_set_priority(dst, src->priority);
 	return CUDA_SUCCESS;
 }
 

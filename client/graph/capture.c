@@ -278,6 +278,18 @@ CUresult capture_refuse(struct client_stream *stream)
 	return r;
 }
 
+CUresult capture_check_legacy(struct client_stream *stream)
+{
+	struct capture *capture;
+	CUresult r = CUDA_SUCCESS;
+
+	graph_enter();
+	if (is_legacy(stream) && capture_is_on(stream))
+		r = enter(stream, &capture);
+	graph_leave();
+	return r;
+}
+
 CUresult capture_fail(struct client_stream *stream, CUresult code)
 {
 	struct capture *capture;

@@ -91,6 +91,10 @@ CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CU
  */
 CUresult capture_refuse(struct client_stream *stream);
 
+/** Ends the captures of blocking streams if the stream is the legacy one:
+ * CUDA_ERROR_STREAM_CAPTURE_IMPLICIT. */
+CUresult capture_check_legacy(struct client_stream *stream);
+
 /** A call of which there is no node has failed: that ends the capture. Return: code */
 CUresult capture_fail(struct client_stream *stream, CUresult code);
 

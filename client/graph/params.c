@@ -11,6 +11,7 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/module.h"
+#include "client/state/stream.h"
 #include "client/submit/cooperative.h"
 #include "client/submit/encode.h"
 #include "client/submit/operation.h"
@@ -176,6 +177,8 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 	if (keep) {
 		ret_params->kernel.context = keep->kernel.context;
 		r = copy_attributes(ret_params, keep, part_of(&keep->kernel));
+		if (r == CUDA_SUCCESS)
+			r = params_check_kernel(ret_params);
 	} else {
 		r = params_place(ret_params, context_shown());
 	}
@@ -271,6 +274,15 @@ static struct frmps_launch_attribute *find_attribute(
 	return NULL;
 }
 
+/* Nodes have no such attribute. */
+static bool is_of_launches(CUlaunchAttributeID id)
+{
+	return id == CU_LAUNCH_ATTRIBUTE_IGNORE ||
+	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+}
+
 CUresult params_attribute_set(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
@@ -279,12 +291,16 @@ CUresult params_attribute_set(
 	struct frmps_launch_attribute all[FRMPS_ATTRIBUTE_MAX], *found;
 	CUlaunchAttribute attribute = {.id = id, .value = *value};
 	uint32_t count = count_given(kernel);
-	CUresult r = encode_attributes(&check, &attribute, 1);
+	CUresult r;
 
+	/* The device's own ends stand for what is beyond. */
+	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+		attribute.value.priority = stream_clamp_priority(value->priority);
+	if (is_of_launches(id))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = encode_attributes(&check, &attribute, 1);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (check.event_count) /* of launches alone */
-		return CUDA_ERROR_INVALID_VALUE;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		kernel->cooperative = check.cooperative;
 	if (check.attribute_count == 0) { /* expressed otherwise, or without effect */
@@ -315,8 +331,9 @@ CUresult params_attribute_get(
 	const struct frmps_launch_attribute *found = find_attribute(&params->kernel, id);
 	CUlaunchAttributeValue value = {{0}};
 
-	if ((int)id < 0 || id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+	if ((int)id < 0 || id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || is_of_launches(id))
 		return CUDA_ERROR_INVALID_VALUE;
+	value.memSyncDomainMap.remote = id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		value.cooperative = params->kernel.cooperative;
 	else if (found)

@@ -75,7 +75,7 @@ static struct client_stream *take_slot(struct session *session)
 	return stream ? stream : stream_slot_new(session, shm_view_slots(&session->connection.view));
 }
 
-static int32_t clamp_priority(int32_t priority)
+int32_t stream_clamp_priority(int32_t priority)
 {
 	const struct client_device *device = device_get(device_own());
 
@@ -106,7 +106,7 @@ static void open_stream(struct client_stream *stream, const struct wish *wish)
 	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
 	stream->flags = wish->flags;
-	stream->priority = clamp_priority(wish->priority);
+	stream->priority = stream_clamp_priority(wish->priority);
 	/* No rules of default streams hold in green contexts. */
 	stream->blocking = !(wish->flags & CU_STREAM_NON_BLOCKING) && !wish->green;
 	stream->context = wish->context;
@@ -127,7 +127,7 @@ void stream_set_priority(struct client_stream *stream, int32_t priority)
 {
 	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
-	stream->priority = clamp_priority(priority);
+	stream->priority = stream_clamp_priority(priority);
 	__atomic_store_n(&entry->priority, stream->priority, __ATOMIC_RELAXED);
 }
 

@@ -2,6 +2,7 @@
 
 #include "client/submit/encode.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -71,12 +72,13 @@ static void read_clusters(const struct launch *launch, struct dim *ret_cluster, 
 	}
 }
 
-/* The preferred size is made of clusters. */
-static bool fits_preferred(struct dim preferred, struct dim cluster)
+/* The preferred size is made of clusters, and the grid of both. */
+static bool fits_preferred(struct dim preferred, struct dim cluster, const uint32_t grid[3])
 {
 	const uint32_t sizes[3] = {preferred.x, preferred.y, preferred.z};
 
-	return cluster_blocks(cluster) > 0 && cluster_blocks(preferred) > 0 && divides(cluster, sizes);
+	return cluster.x && cluster.y && cluster.z && preferred.x && preferred.y && preferred.z &&
+	       divides(cluster, sizes) && divides(preferred, grid);
 }
 
 static struct dim own_clusters(const struct client_function *function)
@@ -102,7 +104,7 @@ static CUresult check_clusters(const struct launch *launch)
 	if (is_set(own) && is_set(cluster) && memcmp(&own, &cluster, sizeof(own)) != 0)
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	/* The kernel's own size does not do. */
-	if (is_set(preferred) && !fits_preferred(preferred, cluster))
+	if (is_set(preferred) && !fits_preferred(preferred, cluster, launch->grid))
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	if (is_set(own))
 		cluster = own;
@@ -244,38 +246,81 @@ static CUresult check_event(const CUlaunchAttribute *attribute)
 			    ? attribute->value.programmaticEvent.flags
 			    : attribute->value.launchCompletionEvent.flags;
 
-	return flags == CU_EVENT_RECORD_DEFAULT && encode_event(attribute) ? CUDA_SUCCESS
-									   : CUDA_ERROR_INVALID_VALUE;
+	if (!encode_event(attribute))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return flags == CU_EVENT_RECORD_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/*
- * True for attributes whose values are plain data. Attributes of graph nodes name objects of this
- * process; attributes of later drivers could hold anything.
- */
-static bool is_data(CUlaunchAttributeID id)
+static unsigned int limit_of(CUdevice_attribute attribute, unsigned int otherwise)
 {
-	switch ((int)id) {
-	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-	case 15:
-		return false;
+	const struct client_device *device = device_get(device_own());
+	int most = 0;
+
+	if (device && device_attribute(device, (int)attribute, &most) == CUDA_SUCCESS && most > 0)
+		return (unsigned int)most;
+	return otherwise;
+}
+
+static bool is_window(const CUaccessPolicyWindow *window)
+{
+	return window->num_bytes <= limit_of(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, UINT_MAX) &&
+	       !(window->hitRatio < 0) && !(window->hitRatio > 1) &&
+	       window->missProp != CU_ACCESS_PROPERTY_PERSISTING;
+}
+
+static bool is_map(const CUlaunchMemSyncDomainMap *map)
+{
+	unsigned int count = limit_of(CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, UINT_MAX);
+
+	return map->default_ < count && map->remote < count;
+}
+
+bool encode_is_value(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
+{
+	switch (id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		return is_window(&value->accessPolicyWindow);
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		return (unsigned int)value->clusterSchedulingPolicyPreference <=
+		       CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+		return (unsigned int)value->memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+		return is_map(&value->memSyncDomainMap);
+	case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		return value->sharedMemCarveout <= CU_SHAREDMEM_CARVEOUT_MAX_SHARED;
 	default:
-		return (int)id >= 0 && id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+		return true;
 	}
 }
+
+/* Attributes of launches, by their numbers. */
+#define LAUNCH_IDS                                                                                           \
+	(1u << CU_LAUNCH_ATTRIBUTE_IGNORE | 1u << CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW |                 \
+		1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE | 1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION |        \
+		1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE |                             \
+		1u << CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION |                                \
+		1u << CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | 1u << CU_LAUNCH_ATTRIBUTE_PRIORITY |          \
+		1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP | 1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN |  \
+		1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION |                                      \
+		1u << CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT |                                          \
+		1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT |                                 \
+		1u << CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
 
 static CUresult check_attribute(const CUlaunchAttribute *attribute)
 {
+	unsigned int id = (unsigned int)attribute->id;
+
 	if (is_event(attribute->id))
 		return check_event(attribute);
-	if (!is_data(attribute->id)) {
-		client_log(CLIENT_LOG_ERROR, "launch attribute %d is not supported", (int)attribute->id);
+	/* It names a node. */
+	if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+		client_log(CLIENT_LOG_ERROR, "launch attribute %u is not supported", id);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
-		(unsigned int)attribute->value.clusterSchedulingPolicyPreference >
-			CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+	if (id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || !(LAUNCH_IDS >> id & 1))
 		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
+	return encode_is_value(attribute->id, &attribute->value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* False for attributes that have no effect or are a flag of the record; events have a record

@@ -48,14 +48,17 @@ CUresult encode_arguments(struct launch *launch, void **params, void **extra);
 
 /**
  * Takes launch attributes.
- * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for attributes that are
- * not plain data, CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
+ * Return: CUDA_ERROR_INVALID_VALUE for too many, for those that launches do not have, and for
+ * values that are none; CUDA_ERROR_NOT_SUPPORTED for those that name nodes;
+ * CUDA_ERROR_INVALID_HANDLE without an event
  */
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);
 
 /** The event of an attribute, or NULL. */
 CUevent encode_event(const CUlaunchAttribute *attribute);
 
+/** False for a value that the driver refuses, of an attribute that has one. */
+bool encode_is_value(CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
 /** Bytes of an attribute's value; the rest of the union is unused. */
 size_t encode_value_bytes(CUlaunchAttributeID id);
 /** An attribute in the form for records and questions. */

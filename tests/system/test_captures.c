@@ -191,6 +191,40 @@ TEST(captures, what_has_no_place_in_a_capture_ends_it)
 	ck_assert_uint_eq(word_at(word), 0);
 }
 
+/* A dependency would be missing. */
+TEST(captures, a_wait_for_no_event_ends_its_capture)
+{
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuEventRecord(NULL, stream), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(cuStreamWaitEvent(stream, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST(captures, a_launch_without_its_arguments_ends_no_capture)
+{
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	word = device_words(1, 0);
+	stream = new_stream();
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	ck_assert_int_eq(cuLaunchKernel(kernel("count_up"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 1);
+}
+
 /* It would be missing in the graph. */
 TEST_LOOP(captures, a_launch_that_is_refused_ends_its_capture, 0, 3)
 {
@@ -968,6 +1002,65 @@ static void *capture_again_and_again(void *arg)
 	}
 	__atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE);
 	return NULL;
+}
+
+static CUresult ask_priority(void)
+{
+	int priority;
+
+	return cuStreamGetPriority(NULL, &priority);
+}
+
+static CUresult ask_flags(void)
+{
+	unsigned int flags;
+
+	return cuStreamGetFlags(NULL, &flags);
+}
+
+static CUresult ask_id(void)
+{
+	unsigned long long id;
+
+	return cuStreamGetId(NULL, &id);
+}
+
+static CUresult ask_context(void)
+{
+	CUcontext context;
+
+	return cuStreamGetCtx(NULL, &context);
+}
+
+static CUresult ask_attribute(void)
+{
+	CUlaunchAttributeValue value;
+
+	return cuStreamGetAttribute(NULL, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
+}
+
+static CUresult ask_if_capturing(void)
+{
+	CUstreamCaptureStatus status;
+
+	return cuStreamIsCapturing(NULL, &status);
+}
+
+/* While it would wait for a capture. */
+TEST_LOOP(captures_4, the_legacy_stream_has_no_answers, 0, 6)
+{
+	static CUresult (*const questions[])(void) = {
+		ask_if_capturing, ask_priority, ask_flags, ask_id, ask_context, ask_attribute};
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+	ck_cuda(questions[_i]());
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(questions[_i](), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	cuStreamEndCapture(stream, &graph);
+	ck_cuda(questions[_i]());
 }
 
 /* A capture on another thread is in the way of the legacy stream, or it is not: nothing else is

@@ -672,6 +672,13 @@ TEST(graphs, attributes_that_do_not_fit_a_node_are_refused)
 		CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &found));
 	ck_assert_uint_eq(found.clusterDim.x, 0);
+	value.clusterDim.x = 3;
+	ck_cuda(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+	params.gridDimX = 4;
+	ck_assert_int_eq(cuGraphKernelNodeSetParams_v2(node, &params), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	/* None at all. */
+	value = (CUlaunchAttributeValue){.clusterDim = {0, 0, 0}};
+	ck_cuda(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
 	params.gridDimX = 1 << 20;
 	ck_cuda(cuGraphKernelNodeSetParams_v2(node, &params));
 	value = (CUlaunchAttributeValue){.cooperative = 1};
@@ -679,6 +686,14 @@ TEST(graphs, attributes_that_do_not_fit_a_node_are_refused)
 		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &found));
 	ck_assert_int_eq(found.cooperative, 0);
+	/* Of launches alone, and the device's own end. */
+	ck_assert_int_eq(cuGraphKernelNodeSetAttribute(
+				 node, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, &value),
+		CUDA_ERROR_INVALID_VALUE);
+	value = (CUlaunchAttributeValue){.priority = 5};
+	ck_cuda(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &found));
+	ck_assert_int_eq(found.priority, 0);
 	params.gridDimX = 3;
 	ck_cuda(cuGraphKernelNodeSetParams_v2(node, &params));
 	run(instantiate(graph), stream);

@@ -111,6 +111,49 @@ static int priority_of(CUstream stream)
 	return priority;
 }
 
+/* The driver's words for each. */
+TEST(streams, streams_have_attributes)
+{
+	static const struct {
+		CUlaunchAttributeID id;
+		int number;
+		CUresult result;
+	} rows[] = {
+		{CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, 0, CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, CU_SYNC_POLICY_AUTO, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, CU_SYNC_POLICY_BLOCKING_SYNC, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, 5, CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 1, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 2, CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1, CUDA_ERROR_INVALID_VALUE},
+		{(CUlaunchAttributeID)99, 1, CUDA_ERROR_INVALID_VALUE},
+	};
+	CUlaunchAttributeValue value = {.accessPolicyWindow = {.num_bytes = 4096, .hitRatio = 2}};
+	CUstream stream, other;
+
+	driver_open();
+	ck_cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -3));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	ck_assert_int_eq(get_number(stream, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY), -1);
+	ck_assert_int_eq(get_number(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		ck_assert_int_eq(set_number(stream, rows[i].id, rows[i].number), rows[i].result);
+	ck_assert_int_eq(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value),
+		CUDA_ERROR_INVALID_VALUE);
+	value.accessPolicyWindow.hitRatio = 1;
+	ck_cuda(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &value));
+	ck_cuda(cuStreamCopyAttributes(other, stream));
+	ck_assert_int_eq(get_number(other, CU_LAUNCH_ATTRIBUTE_PRIORITY), -3);
+	ck_assert_int_eq(
+		get_number(other, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY), CU_SYNC_POLICY_BLOCKING_SYNC);
+	ck_assert_int_eq(get_number(other, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN), 1);
+	/* The device's own ends. */
+	ck_cuda(set_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, -100));
+	ck_assert_int_eq(get_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY), -5);
+	ck_cuda(set_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, 100));
+	ck_assert_int_eq(get_number(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY), 0);
+}
+
 /* Between commands, which keep their order. */
 TEST(streams, a_stream_changes_its_priority)
 {

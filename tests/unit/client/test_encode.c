@@ -308,6 +308,8 @@ TEST(encode, attributes_copied)
 	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
 	memset(attributes[2].pad, 0x77, sizeof(attributes[2].pad));
 	memset(&attributes[2].value, 0x55, sizeof(attributes[2].value));
+	attributes[2].value.accessPolicyWindow.num_bytes = 4096;
+	attributes[2].value.accessPolicyWindow.hitRatio = 0.5f;
 	ck_assert_int_eq(launch_with(attributes, 3), CUDA_SUCCESS);
 	ck_assert_uint_eq(record()->attribute_count, 2);
 	ck_assert_uint_eq(fake.head.flags, 0);
@@ -324,16 +326,55 @@ TEST(encode, attributes_copied)
 
 TEST(encode, attributes_refused)
 {
-	static const int ids[] = {13, 15, 17, 1000};
+	static const int ids[] = {-1, 3, 15, 17, 1000};
 	CUlaunchAttribute attribute = {0};
 
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); ++i) {
 		attribute.id = (CUlaunchAttributeID)ids[i];
-		ck_assert_int_eq(launch_with(&attribute, 1), CUDA_ERROR_NOT_SUPPORTED);
+		ck_assert_int_eq(launch_with(&attribute, 1), CUDA_ERROR_INVALID_VALUE);
 	}
+	attribute.id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+	ck_assert_int_eq(launch_with(&attribute, 1), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(launch_with(NULL, 1), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuLaunchKernelEx(NULL, plain, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fake.launches, 0);
+}
+
+TEST(encode, values_of_attributes)
+{
+	static const struct {
+		CUlaunchAttributeID id;
+		int value;
+		bool good;
+	} rows[] = {
+		{CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 2, true},
+		{CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 3, false},
+		{CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, -1, false},
+		{CU_LAUNCH_ATTRIBUTE_PRIORITY, 100, true},
+		{CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 1, true},
+		{CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 2, false},
+		{CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, -1, false},
+		{CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, true},
+		{CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1, false},
+	};
+	CUlaunchAttribute window = {.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		const CUlaunchAttribute attribute = {.id = rows[i].id, .value.priority = rows[i].value};
+
+		ck_assert_int_eq(
+			launch_with(&attribute, 1), rows[i].good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	}
+	window.value.accessPolicyWindow.hitRatio = 1;
+	window.value.accessPolicyWindow.hitProp = CU_ACCESS_PROPERTY_PERSISTING;
+	ck_assert_int_eq(launch_with(&window, 1), CUDA_SUCCESS);
+	window.value.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_PERSISTING;
+	ck_assert_int_eq(launch_with(&window, 1), CUDA_ERROR_INVALID_VALUE);
+	window.value.accessPolicyWindow.missProp = CU_ACCESS_PROPERTY_NORMAL;
+	window.value.accessPolicyWindow.hitRatio = 1.5f;
+	ck_assert_int_eq(launch_with(&window, 1), CUDA_ERROR_INVALID_VALUE);
+	window.value.accessPolicyWindow.hitRatio = -0.5f;
+	ck_assert_int_eq(launch_with(&window, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Not sent, but recorded behind the launch. */
@@ -345,7 +386,7 @@ TEST(encode, attributes_are_events)
 
 	for (unsigned i = 0; i < 2; ++i) {
 		attributes[1] = (CUlaunchAttribute){.id = ids[i]};
-		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_HANDLE);
 		/* Both have event and flags in the same places. */
 		attributes[1].value.launchCompletionEvent.event = (CUevent)8;
 		attributes[1].value.launchCompletionEvent.flags = CU_EVENT_RECORD_EXTERNAL;
@@ -420,7 +461,14 @@ TEST(encode, clusters_of_a_kernel)
 	attributes[1].value.preferredClusterDim.y = attributes[1].value.preferredClusterDim.z = 1;
 	ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
 	ck_assert_int_eq(launch_with(&attributes[1], 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[1].value.preferredClusterDim.x = 16; /* more than a device has */
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
 	attributes[1].value.preferredClusterDim.x = 3;
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[1].value.preferredClusterDim.x = 6; /* not of this grid */
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[1].value.preferredClusterDim.x = 4;
+	attributes[1].value.preferredClusterDim.y = 0;
 	ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	function->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
 	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
