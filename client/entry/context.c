@@ -130,7 +130,7 @@ CUDA_EXPORT CUresult cuCtxDestroy(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
-	CUcontext current = context_shown();
+	CUcontext current = context_current();
 	CUresult r = process_enter_context();
 
 	if (r != CUDA_SUCCESS)

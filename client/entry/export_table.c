@@ -164,15 +164,16 @@ static const void *const storage_table[4] = {
 	SLOT(slot_refused),
 };
 
-/* The runtime asks [2] once per context and [3] once per runtime instance; zeroes mean that neither
- * is special. */
-static CUresult checks_context(CUcontext context, uint32_t *ret_flags, const void **ret_extra)
+/* [2]: the kind of a context, 0: ordinary, 1: green, then with its primary context, for which
+ * cudaDeviceSynchronize() waits. The runtime asks [3] once per runtime instance. */
+static CUresult checks_context(CUcontext context, uint32_t *ret_kind, CUcontext *ret_primary)
 {
-	(void)context;
-	if (ret_flags)
-		*ret_flags = 0;
-	if (ret_extra)
-		*ret_extra = NULL;
+	bool green = context_green(context);
+
+	if (ret_kind)
+		*ret_kind = green;
+	if (ret_primary)
+		*ret_primary = green ? context_owner(context) : NULL;
 	return CUDA_SUCCESS;
 }
 

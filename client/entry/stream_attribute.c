@@ -15,7 +15,7 @@ struct attributes {
 	CUlaunchAttributeValue window, policy, domain, map;
 };
 
-/* What the driver says of a stream that waits as its context does. */
+/* The driver's answer for a stream that waits as its context does. */
 #define POLICY_OF_CONTEXT ((CUsynchronizationPolicy)-1)
 
 static struct attributes table[SHM_STREAMS];

@@ -523,7 +523,7 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 
 	if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (is_legacy(stream) || (stream->green && !stream->context))
+	if (is_legacy(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	graph_enter();
 	r = begin(stream, mode, graph, nodes, data, count);

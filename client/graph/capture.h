@@ -11,7 +11,7 @@
 // A child that is captured into may be in a graph of another capture: if that graph is freed, this
 // capture becomes invalid.
 //
-// The legacy default stream never captures, nor does that of a green context; while a blocking
+// The legacy default stream never captures, that of a green context may; while a blocking
 // stream captures, every use of the legacy stream ends that capture.
 //
 // The inline functions cost a load on the path of every command; all others take the graph lock

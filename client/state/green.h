@@ -2,7 +2,8 @@
 // context is a context of the table, and both kinds of handle are its address. It has streams and a
 // default stream of its own, whose kernels run on the part; memory, modules and everything else
 // belong to the primary context, which is what context_current() returns meanwhile. The rules of
-// the legacy default stream do not hold in it, and a thread has no default stream there. Any
+// the legacy default stream do not hold in it: all its streams are non-blocking. A thread has no
+// default stream there. Any
 // thread.
 
 #ifndef FRMPS_CLIENT_STATE_GREEN_H

@@ -94,7 +94,7 @@ static uint64_t next_handle(struct client_stream *stream)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << STREAM_HANDLE_SHIFT;
 }
 
-/* What is to be made. */
+/* A stream that is to be made. */
 struct wish {
 	CUcontext context, green; /* as of struct client_stream */
 	uint32_t flags;
@@ -105,17 +105,17 @@ static void open_stream(struct client_stream *stream, const struct wish *wish)
 {
 	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
-	stream->flags = wish->flags;
-	stream->priority = stream_clamp_priority(wish->priority);
 	/* No rules of default streams hold in green contexts. */
-	stream->blocking = !(wish->flags & CU_STREAM_NON_BLOCKING) && !wish->green;
+	stream->flags = wish->green ? CU_STREAM_NON_BLOCKING : wish->flags;
+	stream->priority = stream_clamp_priority(wish->priority);
+	stream->blocking = !(stream->flags & CU_STREAM_NON_BLOCKING);
 	stream->context = wish->context;
 	stream->green = wish->green;
 	stream->id = ++latest_id;
 	/* A new stream need not wait for earlier work of the legacy stream; `joined` of a former
 	 * use is only older. The only other submission to a slot without a handle is the end of an
 	 * event that a former use recorded; the service reads the entry at that time. */
-	entry->flags = wish->flags;
+	entry->flags = stream->flags;
 	entry->priority = stream->priority;
 	entry->part = context_part(wish->green);
 	submit_open(stream);

@@ -9,7 +9,7 @@ struct client_stream;
 struct launch;
 
 /**
- * Whether the stream's multiprocessors hold all blocks of a checked launch at once. Asks the
+ * Checks that the stream's multiprocessors hold all blocks of a checked launch at once. Asks the
  * service about a kernel's first launch. @stream: NULL: those of the current context count
  * Return: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, or the error of the question
  */

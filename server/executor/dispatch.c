@@ -123,7 +123,7 @@ static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
 	return code && stream->backend && !backend_is_fatal(code) ? CUDA_SUCCESS : code;
 }
 
-/* Whether a stream with a part need not wait for it. From here on to the command's end the
+/* Return: true if a stream's part is ready. From here on to the command's end the
  * session's multiprocessors stay the same. */
 static bool has_part(struct tenant *tenant, struct stream *stream)
 {

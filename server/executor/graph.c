@@ -121,8 +121,8 @@ void graph_make(struct job *job)
 		graph->id = job->message.graph.graph;
 		code = take(job, graph, &text);
 	}
-	/* To a standby the request may come when the client has gone on. What is not ready is built
-	 * at the first launch. */
+	/* To a standby the request may come when the client has gone on. A graph whose
+	 * parts are not ready is built at the first launch. */
 	if (!code && graph_readies(tenant, graph) && (built = graph_build(tenant, graph)) &&
 		word_relaxed(&tenant->generation)) {
 		log_info("session %llu (%s, pid %d): a graph of %u nodes cannot be built, code %d",

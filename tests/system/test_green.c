@@ -240,6 +240,7 @@ TEST(green, a_green_context_as_the_current_one)
 	struct pieces pieces;
 	CUcontext primary, context, seen;
 	CUgreenCtx green, seen_green;
+	unsigned int flags;
 	CUexecAffinityParam affinity;
 	unsigned long long id, other;
 	CUstream inner;
@@ -264,6 +265,10 @@ TEST(green, a_green_context_as_the_current_one)
 	ck_cuda(cuStreamCreate(&inner, 0));
 	ck_assert_uint_eq(run(inner, &current), count_of(pieces.piece));
 	ck_assert(are_same(&direct, &current));
+	ck_cuda(cuStreamGetFlags(inner, &flags));
+	ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
+	ck_cuda(cuStreamGetFlags(NULL, &flags));
+	ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
 	FAILS(launch_marks(CU_STREAM_PER_THREAD), INVALID_HANDLE);
 	/* To whom they say they belong. */
 	ck_cuda(cuStreamGetGreenCtx(inner, &seen_green));
@@ -374,6 +379,11 @@ TEST(green, graphs_keep_the_multiprocessors_of_their_kernels)
 	ck_assert_uint_eq(run_graph(within, inside, &sight), count);
 	ck_assert_uint_eq(run_graph(without, inside, &(struct sight){{0}}), count_of(&pieces.all));
 	ck_cuda(cuCtxSetCurrent(context));
+	/* Its default stream captures, by any name. */
+	within = capture_marks(NULL, &graph);
+	ck_assert_uint_eq(run_graph(within, outside, &sight), count);
+	within = capture_marks(CU_STREAM_LEGACY, &graph);
+	ck_assert_uint_eq(run_graph(within, outside, &sight), count);
 	within = add_marks(&graph);
 	ck_cuda(cuCtxSetCurrent(primary));
 	ck_assert_ptr_eq(context_of_node(graph), context);
@@ -488,10 +498,9 @@ TEST(green, synchronisation_covers_what_is_within)
 	ck_cuda(launch_spin(word, 1, inside));
 	ck_cuda(cuCtxSetCurrent(context));
 	ck_cuda(cuCtxSynchronize());
-	ck_cuda(cuCtxSetCurrent(primary));
 	FAILS(cuStreamQuery(inside), NOT_READY);
 	let_go(word);
-	ck_cuda(cuCtxSynchronize());
+	ck_cuda(cuCtxSynchronize_v2(primary));
 	ck_cuda(cuStreamQuery(inside));
 	ck_cuda(cuStreamQuery(outside));
 }

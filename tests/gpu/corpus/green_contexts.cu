@@ -68,11 +68,19 @@ static void split_in_turn()
 	}
 }
 
-/* The runtime's calls go to the context that is current. */
+__global__ void wait_a_while(long long clocks)
+{
+	long long begin = clock64();
+
+	while (clock64() - begin < clocks)
+		;
+}
+
+/* The runtime's calls go to the context that is current; it waits for the whole device. */
 static void make_current(CUgreenCtx green)
 {
 	CUcontext context;
-	cudaStream_t made;
+	cudaStream_t made, other, outside;
 	cudaEvent_t event;
 	unsigned *memory;
 	int device = -1;
@@ -86,6 +94,14 @@ static void make_current(CUgreenCtx green)
 	CHECK(cudaMemset(memory, 1, 4096));
 	CHECK(cudaEventCreate(&event));
 	CHECK(cudaEventRecord(event, 0));
+	CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+	CHECK(cuCtxPopCurrent(nullptr));
+	CHECK(cudaStreamCreateWithFlags(&outside, cudaStreamNonBlocking));
+	wait_a_while<<<1, 1, 0, outside>>>(100000000);
+	CHECK(cuCtxPushCurrent(context));
+	wait_a_while<<<1, 1, 0, other>>>(100000000);
+	CHECK(cudaDeviceSynchronize());
+	printf("synchronised: %s, %s\n", name_of(cudaStreamQuery(outside)), name_of(cudaStreamQuery(other)));
 	CHECK(cuCtxPopCurrent(nullptr));
 	CHECK(cudaStreamWaitEvent(0, event, 0));
 	CHECK(cudaStreamSynchronize(0));

@@ -19,6 +19,16 @@ CUcontext context_current(void)
 	return fake_current;
 }
 
+CUcontext context_green(CUcontext context)
+{
+	return context == FAKE_GREEN ? context : NULL;
+}
+
+CUcontext context_owner(CUcontext context)
+{
+	return context == FAKE_GREEN ? FAKE_PRIMARY : context;
+}
+
 CUcontext context_primary(int device_ordinal)
 {
 	return device_ordinal == 0 && fake_devices ? FAKE_PRIMARY : NULL;

@@ -9,6 +9,8 @@
 /* The primary context of device 0, and another one. */
 #define FAKE_PRIMARY ((CUcontext)0x1000)
 #define FAKE_OTHER   ((CUcontext)0x2000)
+/* A green context of device 0. */
+#define FAKE_GREEN ((CUcontext)0x2800)
 /* A handle that was never a context. */
 #define FAKE_STALE	      ((CUcontext)0x3000)
 #define FAKE_MODULE	      ((CUmodule)0x4000)

@@ -567,16 +567,20 @@ TEST(tables, thread_table_knows_the_current_context)
 	ck_assert_ptr_eq(context, FAKE_OTHER);
 }
 
-TEST(tables, context_checks_find_nothing)
+TEST(tables, context_checks_find_green_contexts)
 {
 	const void *const *table = table_by(CHECKS_TABLE);
-	uint32_t flags = 5;
-	void *extra = &flags;
+	uint32_t kind = 5;
+	CUcontext primary = FAKE_OTHER;
 
-	ck_assert_int_eq(call(table[2], (uintptr_t)FAKE_PRIMARY, (uintptr_t)&flags, (uintptr_t)&extra, 0),
+	ck_assert_int_eq(call(table[2], (uintptr_t)FAKE_PRIMARY, (uintptr_t)&kind, (uintptr_t)&primary, 0),
 		CUDA_SUCCESS);
-	ck_assert_uint_eq(flags, 0);
-	ck_assert_ptr_null(extra);
+	ck_assert_uint_eq(kind, 0);
+	ck_assert_ptr_null(primary);
+	ck_assert_int_eq(call(table[2], (uintptr_t)FAKE_GREEN, (uintptr_t)&kind, (uintptr_t)&primary, 0),
+		CUDA_SUCCESS);
+	ck_assert_uint_eq(kind, 1);
+	ck_assert_ptr_eq(primary, FAKE_PRIMARY);
 	ck_assert_int_eq(call(table[3], 0, 0, 0, 0), CUDA_SUCCESS);
 }
 
