@@ -102,8 +102,8 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All of it is mapped for the device, as on every device with unified addressing. The driver
-	 * (580) shows small allocations with the flags of the first one beside them. */
+	/* All of it is mapped for the device, as on every device with unified addressing. The
+	 * driver (580) shows small allocations with the flags of the first one beside them. */
 	*flags = CU_MEMHOSTALLOC_DEVICEMAP;
 	*flags |= range.flags & (range.kind == RANGE_REGISTERED ? CU_MEMHOSTREGISTER_PORTABLE : ALLOC_FLAGS);
 	return CUDA_SUCCESS;
