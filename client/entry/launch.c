@@ -72,7 +72,7 @@ static CUresult launch_with_events(const struct launch *launch, struct client_st
 	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
 }
 
-/* Whether the kernel has such launches. */
+/* The kernel has such launches, or the error says why not. */
 static LAUNCH_INLINE CUresult check(struct launch *launch, const struct client_stream *stream)
 {
 	CUresult result = encode_check(launch);

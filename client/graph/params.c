@@ -7,11 +7,11 @@
 
 #include "client/graph/memory.h"
 #include "client/state/context.h"
+#include "client/state/device.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/module.h"
-#include "client/state/stream.h"
 #include "client/submit/cooperative.h"
 #include "client/submit/encode.h"
 #include "client/submit/operation.h"
@@ -295,7 +295,7 @@ CUresult params_attribute_set(
 
 	/* The device's own ends stand for what is beyond. */
 	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
-		attribute.value.priority = stream_clamp_priority(value->priority);
+		attribute.value.priority = device_clamp_priority(value->priority);
 	if (is_of_launches(id))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = encode_attributes(&check, &attribute, 1);

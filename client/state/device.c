@@ -98,6 +98,17 @@ bool device_may_be_seen(const char *list, unsigned number, unsigned most)
 	       device_ordinal(list, (int)number, (int)most, none) != -1;
 }
 
+int32_t device_clamp_priority(int32_t priority)
+{
+	const struct client_device *device = device_get(device_own());
+
+	if (!device)
+		return priority;
+	if (priority > device->priority_least)
+		return device->priority_least;
+	return priority < device->priority_greatest ? device->priority_greatest : priority;
+}
+
 bool device_is_node(int id)
 {
 	char path[64];

@@ -69,6 +69,9 @@ uint32_t device_sms(void);
  */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
+/** The nearest priority of streams that the thread's device has. */
+int32_t device_clamp_priority(int32_t priority);
+
 /** Whether the machine has a NUMA node; without NUMA it has node 0. */
 bool device_is_node(int id);
 

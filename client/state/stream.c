@@ -75,17 +75,6 @@ static struct client_stream *take_slot(struct session *session)
 	return stream ? stream : stream_slot_new(session, shm_view_slots(&session->connection.view));
 }
 
-int32_t stream_clamp_priority(int32_t priority)
-{
-	const struct client_device *device = device_get(device_own());
-
-	if (!device)
-		return priority;
-	if (priority > device->priority_least)
-		return device->priority_least;
-	return priority < device->priority_greatest ? device->priority_greatest : priority;
-}
-
 static uint64_t next_handle(struct client_stream *stream)
 {
 	uint64_t use = ++stream->uses & ((UINT64_C(1) << HANDLE_USE_BITS) - 1);
@@ -107,7 +96,7 @@ static void open_stream(struct client_stream *stream, const struct wish *wish)
 
 	/* No rules of default streams hold in green contexts. */
 	stream->flags = wish->green ? CU_STREAM_NON_BLOCKING : wish->flags;
-	stream->priority = stream_clamp_priority(wish->priority);
+	stream->priority = device_clamp_priority(wish->priority);
 	stream->blocking = !(stream->flags & CU_STREAM_NON_BLOCKING);
 	stream->context = wish->context;
 	stream->green = wish->green;
@@ -127,7 +116,7 @@ void stream_set_priority(struct client_stream *stream, int32_t priority)
 {
 	struct shm_stream_entry *entry = shm_view_entry(&stream->session->connection.view, stream->slot);
 
-	stream->priority = stream_clamp_priority(priority);
+	stream->priority = device_clamp_priority(priority);
 	__atomic_store_n(&entry->priority, stream->priority, __ATOMIC_RELAXED);
 }
 

@@ -68,8 +68,6 @@ static inline struct session *stream_session(CUstream handle)
 CUresult stream_create(
 	CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream);
 
-/** The nearest priority that the device has. */
-int32_t stream_clamp_priority(int32_t priority);
 /** Commands from now on have this priority, clamped as above. */
 void stream_set_priority(struct client_stream *stream, int32_t priority);
 
