@@ -108,7 +108,7 @@ static CUresult look(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What a node of this type has, of `params`. */
+/* Reads those of `params` that a node of this type has. */
 #define GET(node, type, output, fill)                                                                        \
 	do {                                                                                                 \
 		const struct graph_params *params;                                                           \
