@@ -396,7 +396,9 @@ static CUresult sms_make(uint64_t sms)
 
 static CUresult stream_create(int32_t priority, uint64_t sms, struct backend_stream **ret_stream)
 {
+	pthread_mutex_lock(&lock);
 	fake.priority = priority;
+	pthread_mutex_unlock(&lock);
 	return make_of(FAKE_STREAM_CREATE, sms, (void **)ret_stream);
 }
 
