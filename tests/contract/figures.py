@@ -65,9 +65,9 @@ FIRST = "programs.py --build build --rounds 1"
 
 
 def speed():
-    """Of two files: what a later build reached, and PyTorch programs of the report's."""
+    """Of three files: what later builds reached, and PyTorch programs of the report's."""
     found = {(row.scenario.name, row.point, row.number.name): row
-             for name in ("h200_full.json", "h200_speed.json") for row in summary.rows(load(name))}
+             for name in ("h200_full.json", "h200_speed.json", "h200_first.json") for row in summary.rows(load(name))}
     rounds = {}
 
     def line(text, scenario, point, number):
@@ -431,12 +431,17 @@ def suspending():
     def saved(mib, key):
         return value_of("h200_checkpoint.json", "checkpoint", mib, "frmps", key)
 
+    def restored(key):
+        return value_of("h200_checkpoint.json", "restoring", 16384, "frmps", key)
+
     return [f"`{load('h200_suspending.json')['command']}`: 16 GiB of an idle program go out at {found('out_gbps'):.3g} GB/s and come back at "
             f"{found('in_gbps'):.3g} GB/s. The longest gap of a neighbour with 1 ms kernels is {found('beside_gap'):.3g} ms, "
             f"{found('alone_gap'):.3g} ms without that. One round.", "",
-            f"`{load('h200_checkpoint.json')['command']}`, with the files in memory: a program of 16 GiB that is saved in files while it works stands "
-            f"still for {saved(16384, 'stood'):.0f} ms, one of 40 GiB for {saved(40960, 'stood'):.0f} ms. All is in files after "
-            f"{saved(16384, 'saved_s'):.2g} and {saved(40960, 'saved_s'):.2g} s. One round."]
+            f"`{load('h200_checkpoint.json')['command']}`, with the files in memory, and a file system in memory at `/run`, where CRIU stores what it "
+            f"knows of the kernel: a program of 16 GiB that is saved in files while it works stands still for {saved(16384, 'stood'):.0f} ms, one of "
+            f"40 GiB for {saved(40960, 'stood'):.0f} ms. All is in files after {saved(16384, 'saved_s'):.2g} and {saved(40960, 'saved_s'):.2g} s. A "
+            f"program of 16 GiB comes back from files in {restored('restored_s'):.2g} s, and a first copy from its memory is there after "
+            f"{restored('answered_s'):.2g} s. One round."]
 
 
 def gpus():
@@ -457,11 +462,12 @@ FILES = {
     "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
     "h200_full.json": ("bench/run", "[the report](h200_full.html): frmps beside native and stock MPS, one round"),
     "h200_speed.json": ("bench/run", "calls, many programs, and loads with a later build"),
+    "h200_first.json": ("bench/run", "start of a process, calls, with a later build than that"),
     "h200_beside.json": ("bench/run", "the same, also beside kernels without end, with the release; device memory of eight PyTorch programs"),
     "h200_modules.json": ("bench/run", "modules with a kernel each, up to 1024"),
     "h200_mix.json": ("bench/run", "eight heavy programs at a time"),
     "h200_suspending.json": ("bench/run", "a program's memory that goes to host memory and comes back"),
-    "h200_checkpoint.json": ("bench/run", "how long a program stands still that is saved in files"),
+    "h200_checkpoint.json": ("bench/run", "how long a program stands still that is saved in files, and its way back"),
     "h200_gpus.json": ("bench/run", "two GPUs: sums with NCCL, data parallel training"),
     "h200_classes.json": ("tests/gpu/exceptions.py", "what a contained fault costs the others"),
     "h200_frameworks.json": ("tests/gpu/framework_faults.py", "the same beside PyTorch programs"),
