@@ -24,9 +24,9 @@ struct tenant;
  * partition stay on the rest. */
 #define CAP_LENT_GROUPS 64u
 
-/* Most groups for parts of programs' multiprocessors: the rest of the places is for caps and
- * partitions. */
-#define CAP_PART_GROUPS 256u
+/* Most groups for parts of programs' multiprocessors. No limit counts their memory, and the rest of
+ * the places is for caps and partitions. */
+#define CAP_PART_GROUPS 64u
 
 struct cap_group {
 	uint64_t sms;
