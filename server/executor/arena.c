@@ -37,10 +37,14 @@ bool arena_admits(const struct tenant *tenant, uint64_t offset, uint64_t bytes)
 
 CUresult arena_reach(struct tenant *tenant, uint64_t address)
 {
-	const uint64_t offset = address - (uintptr_t)tenant->view.arena, part = offset / part_bytes(tenant);
+	const uint64_t offset = address - (uintptr_t)tenant->view.arena;
+	uint64_t part;
 	CUresult code;
 
-	if (offset >= tenant->view.shape.arena_bytes || tenant->arena_parts >> part & 1)
+	if (offset >= tenant->view.shape.arena_bytes)
+		return CUDA_SUCCESS;
+	part = offset / part_bytes(tenant);
+	if (tenant->arena_parts >> part & 1)
 		return CUDA_SUCCESS;
 	code = executor_code(tenant->executor,
 		tenant_ops(tenant)->host_register(part_at(tenant, part), bytes_of(tenant, part)));
