@@ -161,6 +161,11 @@ static int compare_places(int fd, const struct archive_file *file)
  * Copies of pieces, by several threads
  */
 
+struct work {
+	uint32_t file;
+	struct archive_piece *piece;
+};
+
 struct copies {
 	int folder;
 	const struct archive *archive;
@@ -168,10 +173,7 @@ struct copies {
 	const struct earlier *earlier;
 	/* Return: 0, -EBADMSG or -errno */
 	int (*copy)(const struct copies *copies, uint32_t file, struct archive_piece *piece, uint8_t *buffer);
-	struct work {
-		uint32_t file;
-		struct archive_piece *piece;
-	} * works;
+	struct work *works;
 	size_t work_count;
 	atomic_size_t next;
 	atomic_int error; /* the first; 0: none */
