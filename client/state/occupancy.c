@@ -59,9 +59,14 @@ static bool is_for(const struct wire_reply *reply, const struct occupancy *quest
 	       reply->values.at[1] == question->sms;
 }
 
+CUcontext occupancy_green(const struct client_stream *stream)
+{
+	return stream ? stream->green : context_green(context_shown());
+}
+
 void occupancy_place(struct occupancy *question, const struct client_stream *stream)
 {
-	CUcontext green = stream ? stream->green : context_green(context_shown());
+	CUcontext green = occupancy_green(stream);
 
 	question->part = context_part(green);
 	question->sms = green ? context_sms(green) : device_sms();

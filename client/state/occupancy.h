@@ -35,6 +35,8 @@ struct occupancy {
 	struct frmps_launch_attribute attributes[FRMPS_ATTRIBUTE_MAX];
 };
 
+/** The green context of a stream; NULL: none. @stream: NULL: the default stream */
+CUcontext occupancy_green(const struct client_stream *stream);
 /** Notes the multiprocessors of a stream in a question. @stream: NULL: the default stream */
 void occupancy_place(struct occupancy *question, const struct client_stream *stream);
 

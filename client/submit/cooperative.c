@@ -7,7 +7,6 @@
 #include "client/state/function.h"
 #include "client/state/occupancy.h"
 #include "client/state/session.h"
-#include "client/state/stream.h"
 #include "client/submit/encode.h"
 
 /* How much of a grid with clusters runs at the same time, in what the grid counts. */
@@ -40,7 +39,7 @@ static CUresult count_processors(
 	const struct launch *launch, const struct client_stream *stream, int *ret_processors)
 {
 	const struct client_device *device = device_get(session_ordinal(launch->function->session));
-	CUcontext green = stream ? stream->green : context_green(context_shown());
+	CUcontext green = occupancy_green(stream);
 
 	if (!device)
 		return CUDA_ERROR_INVALID_DEVICE;
