@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
@@ -20,33 +20,6 @@
 /* Of one device, and blocks that are enough for all of them. */
 #define MOST   1024u
 #define BLOCKS 4096u
-
-static struct service service;
-
-static void start(const char *config)
-{
-	ck_assert(service_start_configured(&service, config));
-}
-
-static void stop(void)
-{
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
-/* Of sections of one user the last one holds. */
-static void reload(int percent)
-{
-	const struct wire_names none = {0};
-	FILE *file = fopen(service.config, "a");
-	char text[400];
-
-	ck_assert_ptr_nonnull(file);
-	fprintf(file, "[user %u]\nsm_percent = %d\n", (unsigned)getuid(), percent);
-	ck_assert_int_eq(fclose(file), 0);
-	ck_assert_msg(!ask_with(service.socket, "reload", &none, RELOAD_SECONDS, NULL, text, sizeof(text)),
-		"%s", text);
-}
 
 /*
  * The program
@@ -228,7 +201,7 @@ TEST(caps, a_program_sees_and_has_what_it_is_granted)
 {
 	struct child child;
 
-	start("sm_percent = 50\n");
+	own_service_start("sm_percent = 50\n");
 	child = child_start(count_again_and_again);
 	expect_cap(&child, 50);
 	end(&child);
@@ -239,12 +212,12 @@ TEST(caps, a_reload_changes_it_while_the_program_runs)
 	static const int percents[] = {25, 75, 100, 50, 25};
 	struct child child;
 
-	start("");
+	own_service_start("");
 	rounds = 1 + sizeof(percents) / sizeof(percents[0]);
 	child = child_start(count_again_and_again);
 	expect_cap(&child, 100);
 	for (unsigned i = 0; i < sizeof(percents) / sizeof(percents[0]); i++) {
-		reload(percents[i]);
+		own_service_give(percents[i]);
 		child_order(&child);
 		expect_cap(&child, percents[i]);
 	}
@@ -255,7 +228,7 @@ TEST(caps, a_variable_of_the_program_only_lowers_it)
 {
 	struct child less, more;
 
-	start("sm_percent = 50\n");
+	own_service_start("sm_percent = 50\n");
 	less = child_start(with_a_quarter);
 	more = child_start(with_all);
 	ck_assert_int_lt(expect_cap(&less, 25), expect_cap(&more, 50));
@@ -267,7 +240,7 @@ TEST(caps, it_holds_beside_a_full_device)
 {
 	struct child capped, other;
 
-	start("");
+	own_service_start("");
 	other = child_start(flood);
 	child_wait(&other, 1);
 	rounds = 2;
@@ -283,7 +256,7 @@ TEST(caps, a_next_executor_keeps_to_it)
 {
 	struct child child;
 
-	start("sm_percent = 50\n");
+	own_service_start("sm_percent = 50\n");
 	rounds = 2;
 	child = child_start(count_again_and_again);
 	expect_cap(&child, 50);
@@ -297,13 +270,13 @@ TEST(caps, a_next_daemon_keeps_to_it)
 {
 	struct child child;
 
-	start("");
+	own_service_start("");
 	rounds = 2;
 	child = child_start(with_a_quarter);
 	expect_cap(&child, 25);
 	kill(status_daemon(&service), SIGKILL);
 	status_await_executors(&service);
-	reload(75);
+	own_service_give(75);
 	child_order(&child);
 	expect_cap(&child, 25);
 	end(&child);
@@ -480,7 +453,7 @@ TEST(caps, a_partition_is_made_resized_and_removed_while_programs_run)
 {
 	struct child member, other;
 
-	start("");
+	own_service_start("");
 	other = child_start(look_at_each_order);
 	await_everywhere(&other);
 	make_partition("1");
@@ -503,7 +476,7 @@ TEST(caps, an_idle_partition_is_lent_and_taken_back)
 {
 	struct child member, other;
 
-	start("");
+	own_service_start("");
 	make_partition("1");
 	other = child_start(look_at_each_order);
 	await_everywhere(&other);
@@ -523,7 +496,7 @@ TEST(caps, a_partition_holds_beside_a_full_device)
 {
 	struct child member, other, busy;
 
-	start("");
+	own_service_start("");
 	busy = child_start(flood);
 	child_wait(&busy, 1);
 	make_partition("1");
@@ -539,7 +512,7 @@ TEST(caps, next_executors_and_daemons_keep_partitions)
 {
 	struct child member, other;
 
-	start("");
+	own_service_start("");
 	make_partition("1");
 	member = child_start(look_in_a_partition);
 	other = child_start(look_at_each_order);
@@ -558,7 +531,7 @@ TEST(caps, a_partition_that_is_not_there_is_an_error)
 {
 	struct child child;
 
-	start("");
+	own_service_start("");
 	snprintf(partition, sizeof(partition), "p1");
 	child = child_start(be_refused);
 	ck_assert_int_eq(child_end(&child), 0);
@@ -570,7 +543,7 @@ int main(void)
 	TCase *tests = tcase_create("caps");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, own_service_stop);
 	suite_add(tests, "caps");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

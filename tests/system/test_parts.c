@@ -6,46 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/tools/ask.h"
-#include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/own_service.h"
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define RELOAD_SECONDS 60
 /* Of one device, and blocks that are enough for all of them. */
 #define MOST   1024u
 #define BLOCKS 4096u
 /* Two parts of the least size, what is left, and no green context. */
 #define PLACES 4
-
-static struct service service;
-
-static void start(const char *config)
-{
-	ck_assert(service_start_configured(&service, config));
-}
-
-static void stop(void)
-{
-	if (service.pid)
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
-/* Of sections of one user the last one holds. */
-static void reload(int percent)
-{
-	const struct wire_names none = {0};
-	FILE *file = fopen(service.config, "a");
-	char text[400];
-
-	ck_assert_ptr_nonnull(file);
-	fprintf(file, "[user %u]\nsm_percent = %d\n", (unsigned)getuid(), percent);
-	ck_assert_int_eq(fclose(file), 0);
-	ck_assert_msg(!ask_with(service.socket, "reload", &none, RELOAD_SECONDS, NULL, text, sizeof(text)),
-		"%s", text);
-}
 
 /*
  * The program
@@ -234,7 +205,7 @@ TEST(parts, they_are_of_what_the_program_is_granted)
 	struct child child;
 	struct sight sight;
 
-	start("sm_percent = 75\n");
+	own_service_start("sm_percent = 75\n");
 	child = child_start(look_at_each_order);
 	sight = look(&child);
 	ck_assert_uint_eq(sight.size[0] + sight.size[1] + sight.size[2], sight.size[3]);
@@ -248,7 +219,7 @@ TEST(parts, a_next_executor_keeps_to_them)
 	struct child child;
 	struct sight sight;
 
-	start("");
+	own_service_start("");
 	child = child_start(look_at_each_order);
 	sight = look(&child);
 	expect_apart(&sight);
@@ -269,20 +240,20 @@ TEST(parts, they_move_with_the_program)
 	struct sight sight;
 	unsigned unit;
 
-	start("");
+	own_service_start("");
 	child = child_start(look_at_each_order);
 	sight = look(&child);
 	expect_apart(&sight);
 	unit = sight.size[0];
-	reload(50);
+	own_service_give(50);
 	sight = look_for(&child, sight.size[3] / 2 / unit * unit);
 	ck_assert_uint_eq(count(&sight, 0), unit);
 	ck_assert_uint_eq(count(&sight, 1), unit);
 	ck_assert(!meet(&sight, 0, &sight, 1));
-	reload(25);
+	own_service_give(25);
 	sight = look_for(&child, sight.size[3] / 4 / unit * unit);
 	ck_assert(meet(&sight, 0, &sight, 3));
-	reload(100);
+	own_service_give(100);
 	sight = look_for(&child, sight.size[3]);
 	expect_apart(&sight);
 	end(&child);
@@ -293,7 +264,7 @@ TEST(parts, programs_do_not_know_of_each_other)
 	struct child one, other;
 	struct sight sight, theirs;
 
-	start("");
+	own_service_start("");
 	one = child_start(look_at_each_order);
 	other = child_start(look_at_each_order);
 	sight = look(&one);
@@ -313,7 +284,7 @@ TEST(parts, a_fault_in_one_is_its_programs_alone)
 	struct child child, other;
 	struct sight sight;
 
-	start("");
+	own_service_start("");
 	child = child_start(look_at_each_order);
 	other = child_start(fault_at_an_order);
 	sight = look(&child);
@@ -336,7 +307,7 @@ int main(void)
 	TCase *tests = tcase_create("parts");
 
 	tcase_set_timeout(tests, 600);
-	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(tests, NULL, own_service_stop);
 	suite_add(tests, "parts");
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -2,6 +2,7 @@
 // and with calls that need more of it than the compiler knows.
 
 #include "check.h"
+#include "descend.h"
 
 template <unsigned words> __global__ void fill(unsigned *out)
 {
@@ -13,18 +14,6 @@ template <unsigned words> __global__ void fill(unsigned *out)
 	for (unsigned i = 0; i < words; i++)
 		sum += room[i] * (i + 1);
 	out[thread] = sum;
-}
-
-// Frames that the compiler can neither merge nor turn into a loop.
-__device__ __noinline__ unsigned descend(volatile unsigned *seed, unsigned depth)
-{
-	volatile unsigned frame[32];
-
-	for (int i = 0; i < 32; i++)
-		frame[i] = *seed + depth * 31 + i;
-	if (!depth)
-		return frame[7];
-	return descend(seed, depth - 1) * 3 + frame[depth % 32];
 }
 
 __global__ void fill_and_descend(unsigned *out, unsigned *seed, unsigned depth)

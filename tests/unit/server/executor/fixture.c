@@ -187,20 +187,21 @@ void fixture_direct(enum frmps_op op, uint32_t stream, const void *body, uint32_
 	put(&(struct frmps_head){.op = (uint16_t)op, .stream = stream}, body, bytes);
 }
 
+const struct frmps_launch fixture_single = {.function = 1,
+	.grid_x = 1,
+	.grid_y = 1,
+	.grid_z = 1,
+	.block_x = 1,
+	.block_y = 1,
+	.block_z = 1,
+	.argument_bytes = 8};
+
 uint64_t fixture_launch(uint32_t stream, uint16_t flags, uint8_t argument)
 {
 	struct {
 		struct frmps_launch launch;
 		uint8_t arguments[8];
-	} body = {{.function = 1,
-			  .grid_x = 1,
-			  .grid_y = 1,
-			  .grid_z = 1,
-			  .block_x = 1,
-			  .block_y = 1,
-			  .block_z = 1,
-			  .argument_bytes = 8},
-		{argument}};
+	} body = {fixture_single, {argument}};
 
 	return fixture_put(FRMPS_OP_LAUNCH, stream, flags, &body, sizeof(body));
 }

@@ -45,7 +45,9 @@ void fixture_kill(void);
 uint64_t fixture_put(enum frmps_op op, uint32_t stream, uint16_t flags, const void *body, uint32_t bytes);
 /** Puts a directive on the ring. */
 void fixture_direct(enum frmps_op op, uint32_t stream, const void *body, uint32_t bytes);
-/** Launches function 1 with one 8-byte argument. Return: its seq. */
+/** A launch of function 1 with one 8-byte argument, by one thread. */
+extern const struct frmps_launch fixture_single;
+/** Launches that. Return: its seq. */
 uint64_t fixture_launch(uint32_t stream, uint16_t flags, uint8_t argument);
 uint64_t fixture_copy(uint32_t stream, uint64_t dst, uint64_t src, uint64_t bytes, uint32_t kind);
 uint64_t fixture_set(uint32_t stream, uint64_t dst, uint64_t bytes);

@@ -76,16 +76,7 @@ static struct description *describe(void)
 		&(struct frmps_set){
 			.dst = FIXTURE_WINDOW, .width = 4, .height = 1, .pitch = 16, .element_bytes = 4},
 		sizeof(struct frmps_set), NULL, 0);
-	add(&d, FRMPS_OP_LAUNCH, 1,
-		&(struct frmps_launch){.function = 1,
-			.grid_x = 1,
-			.grid_y = 1,
-			.grid_z = 1,
-			.block_x = 1,
-			.block_y = 1,
-			.block_z = 1,
-			.argument_bytes = 8},
-		sizeof(struct frmps_launch), &argument, 8);
+	add(&d, FRMPS_OP_LAUNCH, 1, &fixture_single, sizeof(struct frmps_launch), &argument, 8);
 	add(&d, FRMPS_OP_COPY, 2,
 		&(struct frmps_copy){.dst = FIXTURE_WINDOW + 4096,
 			.src = FIXTURE_WINDOW,
@@ -332,21 +323,13 @@ static struct description *describe_part(uint64_t part)
 		struct frmps_launch_attribute attribute;
 		uint64_t argument;
 	} payload = {.attribute = {.id = FRMPS_ATTRIBUTE_PART}, .argument = 7};
+	struct frmps_launch launch = fixture_single;
 
 	memset(&d, 0, sizeof(d));
 	d.size = sizeof(struct frmps_graph_head);
 	memcpy(payload.attribute.value, &part, sizeof(part));
-	add(&d, FRMPS_OP_LAUNCH, 0,
-		&(struct frmps_launch){.function = 1,
-			.grid_x = 1,
-			.grid_y = 1,
-			.grid_z = 1,
-			.block_x = 1,
-			.block_y = 1,
-			.block_z = 1,
-			.argument_bytes = 8,
-			.attribute_count = 1},
-		sizeof(struct frmps_launch), &payload, sizeof(payload));
+	launch.attribute_count = 1;
+	add(&d, FRMPS_OP_LAUNCH, 0, &launch, sizeof(launch), &payload, sizeof(payload));
 	return &d;
 }
 
