@@ -25,7 +25,6 @@ struct capture {
 	bool owns_graph;	     /* until the program gets the graph */
 	bool invalid;
 	struct client_stream *origin;
-	struct frontier left; /* the last nodes of streams that were destroyed meanwhile */
 };
 
 struct capture_stream {
@@ -138,6 +137,14 @@ static void orphan(const struct client_graph *graph)
 	}
 }
 
+/* Its nodes are as any others from now on. */
+static void release(struct client_graph *graph)
+{
+	graph->capturing = false;
+	for (uint32_t i = 0; i < graph->count; ++i)
+		graph->nodes[i]->unjoined = false;
+}
+
 /* Removes a capture from all its streams, and frees a graph that the program does not get. */
 static void finish(struct capture *capture, struct graph_object **ret_objects)
 {
@@ -154,12 +161,11 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 		at = &(*at)->next;
 	*at = capture->next;
 	if (capture->graph)
-		capture->graph->capturing = false;
+		release(capture->graph);
 	if (capture->owns_graph) {
 		orphan(capture->graph);
 		graph_free(capture->graph, ret_objects);
 	}
-	frontier_deinit(&capture->left);
 	free(capture);
 	publish();
 }
@@ -246,6 +252,7 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 	take_programmatic(s, params);
 	r = graph_add(capture->graph, params, s->frontier.nodes, s->frontier.data, s->frontier.count, &node);
 	if (r == CUDA_SUCCESS) {
+		node->unjoined = true;
 		s->frontier.count = 0;
 		s->latest = graph_node_handle(node);
 		r = frontier_add(&s->frontier, s->latest, NULL);
@@ -531,27 +538,20 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-static bool are_marked(const struct frontier *frontier)
-{
-	for (size_t i = 0; i < frontier->count; ++i)
-		if (!graph_find_node(frontier->nodes[i])->mark)
-			return false;
-	return true;
-}
-
-/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED unless everything that the other streams captured comes before
- * the end of the origin. */
+/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED unless each node that a stream captured comes before the end of
+ * the origin or before another node, or was taken out of the nodes that a stream's next one depends
+ * on, as NCCL does. */
 static CUresult check_joined(const struct capture *capture)
 {
 	const struct frontier *ends = &of(capture->origin)->frontier;
-	uint32_t used = stream_slots_used();
+	const struct client_graph *graph = capture->graph;
 
-	if (!graph_mark_before(capture->graph, ends->nodes, ends->count))
+	if (!graph_mark_before(graph, ends->nodes, ends->count))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (uint32_t slot = 0; slot < used; ++slot)
-		if (streams[slot].capture == capture && !are_marked(&streams[slot].frontier))
+	for (uint32_t i = 0; i < graph->count; ++i)
+		if (graph->nodes[i]->unjoined && !graph->nodes[i]->mark && !graph->nodes[i]->behind.count)
 			return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-	return are_marked(&capture->left) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	return CUDA_SUCCESS;
 }
 
 /* @ret_objects: of a graph that the program does not get */
@@ -595,13 +595,8 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 }
 
 /* Nodes that the stream captured stay in the graph. */
-static void leave(struct client_stream *stream, struct capture *capture)
+static void leave(struct client_stream *stream)
 {
-	const struct frontier *frontier = &of(stream)->frontier;
-
-	if (frontier_add_all(&capture->left, frontier->nodes, frontier->data, frontier->count) !=
-		CUDA_SUCCESS)
-		capture->invalid = true;
 	of(stream)->capture = NULL;
 	word_set(&stream->capturing, OFF);
 	publish();
@@ -617,7 +612,7 @@ void capture_leave(struct client_stream *stream)
 	if (capture && capture->origin == stream)
 		finish(capture, &objects);
 	else if (capture)
-		leave(stream, capture);
+		leave(stream);
 	graph_leave();
 	/* The next graph_memory_reap() frees the memory of the nodes: this call must not wait for
 	 * the device. */
@@ -658,6 +653,8 @@ static CUresult update(struct client_stream *stream, const CUgraphNode *nodes, c
 	if (!are_nodes_of(s->capture->graph, nodes, count))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (replaces) {
+		for (size_t i = 0; i < s->frontier.count; ++i)
+			graph_find_node(s->frontier.nodes[i])->unjoined = false;
 		s->frontier.count = 0;
 		s->latest = NULL;
 	}

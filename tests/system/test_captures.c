@@ -704,6 +704,73 @@ TEST(captures, a_stream_without_work_may_be_destroyed_in_a_capture)
 	side_expect_graph(&side);
 }
 
+/* The nodes that the next one of a capturing stream depends on. */
+static size_t capture_ends(CUstream stream, CUgraph *ret_graph, const CUgraphNode **ret_nodes)
+{
+	const CUgraphEdgeData *data;
+	CUstreamCaptureStatus status;
+	uint64_t id;
+	size_t count;
+
+	ck_cuda(cuStreamGetCaptureInfo_v3(stream, &status, &id, ret_graph, ret_nodes, &data, &count));
+	return count;
+}
+
+static void side_do(struct side *side, char step)
+{
+	const bool adds = step == 'a';
+	const CUgraphNode *ends;
+	CUgraphNode node;
+	CUgraph graph;
+	size_t count = capture_ends(side->stream, &graph, &ends);
+
+	switch (step) {
+	case 'n': /* another node of the stream */
+		ck_cuda(count_up(side->stream, side->word, 1));
+		break;
+	case 'j':
+		ck_cuda(cuEventRecord(side->end, side->stream));
+		ck_cuda(cuStreamWaitEvent(side->origin, side->end, 0));
+		break;
+	case 'b': /* a node of the program's behind the stream's */
+		ck_cuda(cuGraphAddEmptyNode(&node, graph, ends, count));
+		break;
+	case 'a': /* the stream goes on behind a node of the program's: besides, or instead */
+	case 's':
+		ck_cuda(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+		ck_cuda(cuStreamUpdateCaptureDependencies(side->stream, &node, 1,
+			adds ? CU_STREAM_ADD_CAPTURE_DEPENDENCIES : CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+		break;
+	case 'f': /* it goes on behind nothing */
+		ck_cuda(cuStreamUpdateCaptureDependencies(
+			side->stream, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+		break;
+	default: /* 'o': the origin does */
+		ck_cuda(cuStreamUpdateCaptureDependencies(
+			side->origin, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+	}
+}
+
+/* NCCL takes its stream out of a capture so. */
+TEST_LOOP(captures, a_node_that_its_stream_has_let_go_of_need_not_be_joined, 0, 12)
+{
+	static const struct {
+		const char *steps;
+		CUresult code;
+	} forms[] = {{"", CUDA_ERROR_STREAM_CAPTURE_UNJOINED}, {"f", CUDA_SUCCESS}, {"s", CUDA_SUCCESS},
+		{"a", CUDA_ERROR_STREAM_CAPTURE_UNJOINED}, {"sn", CUDA_ERROR_STREAM_CAPTURE_UNJOINED},
+		{"snjs", CUDA_SUCCESS}, {"js", CUDA_SUCCESS}, {"b", CUDA_SUCCESS},
+		{"bn", CUDA_ERROR_STREAM_CAPTURE_UNJOINED}, {"o", CUDA_ERROR_STREAM_CAPTURE_UNJOINED},
+		{"jo", CUDA_SUCCESS}, {"jns", CUDA_SUCCESS}};
+	struct side side;
+	CUgraph graph;
+
+	side_begin(&side, CU_STREAM_CAPTURE_MODE_RELAXED);
+	for (const char *step = forms[_i].steps; *step; step++)
+		side_do(&side, *step);
+	ck_assert_int_eq(cuStreamEndCapture(side.origin, &graph), forms[_i].code);
+}
+
 #define FORKS 1300
 
 /* Each has all that were before it behind its back, and nothing joins them but the origin. */
