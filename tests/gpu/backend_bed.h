@@ -87,6 +87,7 @@ void check_caches(void);
 /* backend_loader.c: constants of many modules at a time; much local memory. */
 void check_constants(void);
 void check_local_memory(void);
+void check_large_module(void);
 
 /* backend_graph.c */
 void check_changes(void);

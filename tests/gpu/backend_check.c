@@ -550,6 +550,7 @@ static void check_work(void)
 	check_caches();
 	check_constants();
 	check_local_memory();
+	check_large_module();
 	check_changes();
 	check_groups();
 	observe_rates();

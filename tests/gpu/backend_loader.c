@@ -1,6 +1,6 @@
 // What the service's loader takes. Constants of many modules at a time: each module reads its own,
 // and a program can write to each. Kernels with more local memory than a context has at first: the
-// first one makes the context get that, and later ones wait for nothing.
+// first one makes the context get that, and later ones wait for nothing. Large modules, as NCCL's.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -183,6 +183,62 @@ void check_local_memory(void)
 	check(!wrong);
 	ok(OPS->module_unload(first.module));
 	ok(OPS->module_unload(second.module));
+	ok(OPS->stream_destroy(busy));
+	ok(OPS->stream_destroy(stream));
+}
+
+#define LARGE_WORDS (25u << 20)
+
+/* Counts in the last word of its variable, and tells. */
+static const char large_text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+				 ".visible .global .align 4 .u32 room[%u];\n"
+				 ".visible .entry count(.param .u64 out)\n"
+				 "{\n"
+				 ".reg .b32 %%r<3>; .reg .b64 %%d<3>;\n"
+				 "ld.param.u64 %%d1, [out]; mov.u64 %%d2, room; add.u64 %%d2, %%d2, %u;\n"
+				 "ld.global.u32 %%r1, [%%d2]; add.u32 %%r1, %%r1, 1;\n"
+				 "st.global.u32 [%%d2], %%r1; st.global.u32 [%%d1], %%r1; ret;\n"
+				 "}\n";
+
+void check_large_module(void)
+{
+	struct backend_stream *stream = stream_new(), *busy = stream_new();
+	struct backend_load load = {.room = UINT64_MAX};
+	const uint64_t out = HOST_DATA;
+	struct backend_launch launch = {.grid = {1, 1, 1},
+		.block = {1, 1, 1},
+		.info = &info,
+		.arguments = (const uint8_t *)&out,
+		.argument_bytes = sizeof(out)};
+	struct backend_module *large;
+	char filled[1024];
+	double begin;
+	uint32_t seen;
+	pthread_t thread;
+	void *code;
+
+	snprintf(filled, sizeof(filled), large_text, LARGE_WORDS, 4 * (LARGE_WORDS - 1));
+	ok(jit_compile(CU_JIT_INPUT_PTX, filled, strlen(filled) + 1, 0, NULL, NULL, &code, &load.bytes));
+	load.image = code;
+	close_gate(busy, 1, 1);
+	pthread_create(&thread, NULL, watchdog, (void *)(uintptr_t)3000);
+	begin = now_us();
+	ok(OPS->module_load(&load, &large));
+	ok(OPS->function_find(large, "count", false, &launch.function, &info));
+	for (uint32_t i = 0; i < 2; i++)
+		ok(OPS->launch(stream, &launch));
+	wait_stream(stream);
+	printf("a module of %u MiB: %.1f ms until its kernel has run beside one without end\n",
+		LARGE_WORDS >> 18, (now_us() - begin) / 1e3);
+	memcpy(&seen, at(HOST_DATA), sizeof(seen));
+	check(seen == 2);
+	check(cuda_kernel(launch.function)->own != NULL);
+	check(!gate_is_open());
+	open_gate();
+	pthread_join(thread, NULL);
+	wait_stream(busy);
+	ok(OPS->module_unload(large));
+	free(code);
 	ok(OPS->stream_destroy(busy));
 	ok(OPS->stream_destroy(stream));
 }

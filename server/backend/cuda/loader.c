@@ -18,9 +18,9 @@
 #include "server/log.h"
 
 #define PART_ALIGN 256u
-/* Of a module's parts: variables that would exhaust a session's addresses, and cannot be moved, are
- * loaded by the driver. */
-#define PARTS_MOST    (UINT64_C(32) << 20)
+/* Of a module's parts: some that would exhaust a session's addresses are loaded by the driver. The
+ * functions of NCCL take 94 MiB on devices 9.0, 130 on 10.0. */
+#define PARTS_MOST    (UINT64_C(256) << 20)
 #define PIECE_BYTES   (UINT64_C(1) << 20)
 #define ADDRESS_BYTES 8u
 /* Parts of a module's place. */
