@@ -5,6 +5,8 @@
 #include "client/entry/entry.h"
 #include "client/state/context.h"
 #include "client/state/event.h"
+#include "client/state/shared_event.h"
+#include "client/state/start.h"
 
 CUDA_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
@@ -49,11 +51,14 @@ CUDA_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event
 	return handle ? event_export(event, handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* An event of another program's is in the session of its own device, whatever the context. */
 CUDA_EXPORT CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
 	CUresult r = process_enter_context();
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	return event ? event_import(context_current(), &handle, event) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS && !event)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		r = start_session(shared_event_device(&handle));
+	return r == CUDA_SUCCESS ? event_import(context_current(), &handle, event) : r;
 }

@@ -538,9 +538,9 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED unless each node that a stream captured comes before the end of
- * the origin or before another node, or was taken out of the nodes that a stream's next one depends
- * on, as NCCL does. */
+/* CUDA_ERROR_STREAM_CAPTURE_UNJOINED unless each node that a stream captured comes before the end
+ * of the origin or before another node, or was taken out of the nodes that a stream's next one
+ * depends on, as NCCL does. */
 static CUresult check_joined(const struct capture *capture)
 {
 	const struct frontier *ends = &of(capture->origin)->frontier;

@@ -421,10 +421,9 @@ static CUresult wait_recorded(struct event *event, struct client_stream *stream)
 /* Waits for another program's record. Its word is in memory of the event's device. */
 static CUresult wait_foreign(const struct event *event, uint64_t number, struct client_stream *stream)
 {
-	if (event->session == stream->session)
-		return shared_event_wait(event->shared, number, stream);
-	client_log(CLIENT_LOG_ERROR, "a stream waits for another program's event only on the event's device");
-	return CUDA_ERROR_NOT_SUPPORTED;
+	return event->session == stream->session
+		       ? shared_event_wait(event->shared, number, stream)
+		       : shared_event_wait_across(event->shared, number, event->session, stream);
 }
 
 CUresult event_wait(CUevent handle, struct client_stream *stream)

@@ -14,9 +14,11 @@
 #include <time.h>
 
 #include "client/link/lost.h"
+#include "client/state/device.h"
 #include "client/state/host.h"
 #include "client/state/session.h"
 #include "client/state/stream.h"
+#include "client/submit/crossing.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
@@ -26,9 +28,10 @@
 
 struct content {
 	char magic[8];
-	uint64_t session; /* of the program that made the event */
-	uint64_t page;	  /* address of the page in that program */
-	uint64_t place;	  /* in the page */
+	uint64_t session;   /* of the program that made the event */
+	uint64_t page;	    /* address of the page in that program */
+	uint64_t place;	    /* in the page */
+	uint8_t device[16]; /* UUID of its device */
 };
 _Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle holds what it says");
 
@@ -36,7 +39,7 @@ _Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle hol
 struct import {
 	uint64_t session, page;
 	struct shm_shared_event *events;
-	uint32_t users; /* events that are open */
+	uint32_t users; /* events that are open, and waits of other devices' streams */
 	STAILQ_ENTRY(import) link;
 };
 
@@ -183,7 +186,8 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_new(ret_event) : r;
 }
 
-static void close_import(const struct shm_shared_event *event)
+/* An own page has no users. @by: 1 or -1 */
+static void count_user(const struct shm_shared_event *event, int by)
 {
 	struct shared_events *events = own();
 	struct import *import;
@@ -191,7 +195,7 @@ static void close_import(const struct shm_shared_event *event)
 	pthread_mutex_lock(&events->lock);
 	STAILQ_FOREACH (import, &events->imports, link)
 		if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
-			import->users--;
+			import->users += (uint32_t)by;
 	pthread_mutex_unlock(&events->lock);
 }
 
@@ -201,7 +205,7 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 	struct spare *spare = event && !imported ? malloc(sizeof(*spare)) : NULL;
 
 	if (event && imported)
-		close_import(event);
+		count_user(event, -1);
 	if (!spare)
 		return NULL;
 	spare->event = event;
@@ -216,9 +220,12 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle)
 {
 	uint64_t address = (uint64_t)(uintptr_t)event, offset = address % SHM_SHARED_PAGE_BYTES;
-	struct content content = {
-		MAGIC, session_self()->connection.session, address - offset, offset / sizeof(*event)};
+	struct content content = {.magic = MAGIC,
+		.session = session_self()->connection.session,
+		.page = address - offset,
+		.place = offset / sizeof(*event)};
 
+	memcpy(content.device, session_self()->device.uuid, sizeof(content.device));
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &content, sizeof(content));
 }
@@ -268,6 +275,21 @@ static CUresult try_import(const struct content *content, struct shm_shared_even
 	return r;
 }
 
+int shared_event_device(const CUipcEventHandle *handle)
+{
+	const struct content *content = (const struct content *)handle;
+	int32_t domain, bus, device;
+	uint8_t uuid[16];
+	int ordinal = 0;
+
+	while (device_identity(ordinal, uuid, &domain, &bus, &device)) {
+		if (!memcmp(uuid, content->device, sizeof(uuid)))
+			return ordinal;
+		ordinal++;
+	}
+	return device_own();
+}
+
 CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_event **ret_event)
 {
 	struct content content;
@@ -277,7 +299,7 @@ CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_e
 	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0 || content.session == 0 ||
 		content.place >= SHM_SHARED_PAGE_EVENTS)
 		return CUDA_ERROR_MAP_FAILED;
-	if (content.session == session_self()->connection.session)
+	if (session_is_own(content.session))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	r = try_import(&content, ret_event);
 	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_import(&content, ret_event) : r;
@@ -317,6 +339,52 @@ CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, stru
 	};
 	submit_commit(&submit);
 	return CUDA_SUCCESS;
+}
+
+/* A stream of another device waits for a record. */
+struct awaited {
+	struct session *session; /* of the event */
+	const struct shm_shared_event *event;
+	uint64_t number;
+};
+
+static CUresult look(void *context)
+{
+	const struct awaited *awaited = context;
+	CUresult r;
+
+	if (shared_event_is_done(awaited->event, awaited->number))
+		return CUDA_SUCCESS;
+	r = lost_glance(awaited->session);
+	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
+}
+
+static void end(void *context)
+{
+	const struct awaited *awaited = context;
+	SESSION_SCOPE(awaited->session);
+
+	count_user(awaited->event, -1);
+	free(context);
+}
+
+static const struct crossing_source records = {look, end};
+
+CUresult shared_event_wait_across(struct shm_shared_event *event, uint64_t number, struct session *session,
+	struct client_stream *stream)
+{
+	struct awaited *awaited = malloc(sizeof(*awaited));
+	CUresult r;
+
+	if (!awaited)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*awaited = (struct awaited){session, event, number};
+	SESSION_SCOPE(session);
+	count_user(event, 1);
+	r = crossing_wait_for(stream, &records, awaited);
+	if (r != CUDA_SUCCESS)
+		end(awaited);
+	return r;
 }
 
 CUresult shared_event_record(struct shm_shared_event *event, struct client_stream *stream,

@@ -21,6 +21,7 @@
 #include "shm/layout.h"
 
 struct client_stream;
+struct session;
 
 /* Of a session; guarded by lock. */
 struct shared_events {
@@ -42,7 +43,11 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 
 /** The handle with which another program opens the event. */
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle);
+/** The ordinal of a handle's device, for shared_event_import(); the own one if the program does not
+ * see that device. */
+int shared_event_device(const CUipcEventHandle *handle);
 /**
+ * In a session on the handle's device.
  * CUDA_ERROR_MAP_FAILED for an invalid handle, CUDA_ERROR_INVALID_CONTEXT for this program's own
  * event, CUDA_ERROR_INVALID_HANDLE if the program that made the event has ended.
  */
@@ -61,6 +66,9 @@ uint64_t shared_event_latest(const struct shm_shared_event *event);
 bool shared_event_is_done(const struct shm_shared_event *event, uint64_t number);
 /** Holds the stream's later commands until the record is done. */
 CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, struct client_stream *stream);
+/** As that, for a stream of another device than the event's. @session: the event's */
+CUresult shared_event_wait_across(struct shm_shared_event *event, uint64_t number, struct session *session,
+	struct client_stream *stream);
 /** Waits until the record is done. Return: CUDA_SUCCESS, the sticky error. */
 CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number);
 

@@ -13,7 +13,8 @@
 
 struct crossing {
 	struct relay_task task; /* first: the relay hands it back */
-	struct relay_point point;
+	const struct crossing_source *source;
+	void *context;
 	struct session *waits;
 	struct gate *gate;
 };
@@ -21,7 +22,7 @@ struct crossing {
 static enum relay_step step(struct relay_task *task)
 {
 	struct crossing *crossing = (struct crossing *)task;
-	CUresult r = relay_look(&crossing->point);
+	CUresult r = crossing->source->look(crossing->context);
 
 	/* Nobody waits any more. */
 	if (process_session_error(crossing->waits) != CUDA_SUCCESS)
@@ -31,11 +32,12 @@ static enum relay_step step(struct relay_task *task)
 	if (r != CUDA_SUCCESS)
 		wait_note_error(crossing->waits, r);
 	gate_open(crossing->gate);
+	crossing->source->end(crossing->context);
 	free(crossing);
 	return RELAY_ENDS;
 }
 
-CUresult crossing_wait(struct client_stream *stream, struct client_stream *other, uint64_t seq)
+CUresult crossing_wait_for(struct client_stream *stream, const struct crossing_source *source, void *context)
 {
 	struct crossing *crossing = malloc(sizeof(*crossing));
 	uint64_t unused;
@@ -43,8 +45,8 @@ CUresult crossing_wait(struct client_stream *stream, struct client_stream *other
 
 	if (!crossing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*crossing =
-		(struct crossing){.task = {.step = step}, .point = {other, seq, 0}, .waits = stream->session};
+	*crossing = (struct crossing){
+		.task = {.step = step}, .source = source, .context = context, .waits = stream->session};
 	r = gate_close(stream, &crossing->gate, &unused);
 	if (r != CUDA_SUCCESS) {
 		free(crossing);
@@ -55,6 +57,27 @@ CUresult crossing_wait(struct client_stream *stream, struct client_stream *other
 		gate_open(crossing->gate);
 		free(crossing);
 	}
+	return r;
+}
+
+static CUresult look(void *context)
+{
+	return relay_look(context);
+}
+
+static const struct crossing_source commands = {look, free};
+
+CUresult crossing_wait(struct client_stream *stream, struct client_stream *other, uint64_t seq)
+{
+	struct relay_point *point = malloc(sizeof(*point));
+	CUresult r;
+
+	if (!point)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*point = (struct relay_point){other, seq, 0};
+	r = crossing_wait_for(stream, &commands, point);
+	if (r != CUDA_SUCCESS)
+		free(point);
 	return r;
 }
 

@@ -11,6 +11,17 @@
 
 struct client_stream;
 
+/* Something else that a stream waits for. Both run on the relay's thread, and never wait. */
+struct crossing_source {
+	/* CUDA_SUCCESS: it is there; CUDA_ERROR_NOT_READY; an error of another session */
+	CUresult (*look)(void *context);
+	void (*end)(void *context); /* once; nobody looks any more */
+};
+
+/** Lets the stream's later commands wait until a source is there. Return: as crossing_wait(); then
+ * the caller keeps the context */
+CUresult crossing_wait_for(struct client_stream *stream, const struct crossing_source *source, void *context);
+
 /** Lets the stream's later commands wait for a command of another stream, of any session. @other:
  * NULL: there is nothing to wait for */
 CUresult crossing_await(struct client_stream *stream, struct client_stream *other, uint64_t seq);

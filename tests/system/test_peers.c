@@ -317,6 +317,82 @@ TEST(programs, a_handle_is_opened_on_another_device)
 	run_pair(export_handle, import_handle);
 }
 
+struct offer {
+	CUipcMemHandle memory;
+	CUipcEventHandle event;
+};
+
+/* Records behind a copy that waits for the importer. */
+static int export_event(int unused)
+{
+	struct offer offer;
+	CUdeviceptr source;
+	CUevent event;
+	CUstream stream;
+	uint32_t *gate;
+
+	(void)unused;
+	open_one(0);
+	ck_cuda(cuMemAlloc_v2(&source, WORDS * 4));
+	fill(source, 7);
+	fill(sides[0].out, 5);
+	ck_cuda(cuMemAllocHost_v2((void **)&gate, 4));
+	*gate = 0;
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemcpyDtoDAsync_v2(sides[0].out, source, WORDS * 4, stream));
+	ck_cuda(cuEventRecord(event, stream));
+	ck_cuda(cuIpcGetMemHandle(&offer.memory, sides[0].out));
+	ck_cuda(cuIpcGetEventHandle(&offer.event, event));
+	ck_assert_int_eq(send(ends[0], &offer, sizeof(offer), 0), sizeof(offer));
+	await_other();
+	*(volatile uint32_t *)gate = 1;
+	await_other();
+	ck_assert(are_mixed(sides[0].out, 7, 3));
+	return 0;
+}
+
+/* @destroys: the event, while the stream waits */
+static int import_event(int destroys)
+{
+	struct offer offer;
+	CUdeviceptr address;
+	CUstream stream;
+	CUevent event;
+
+	open_one(1);
+	ck_assert_int_eq(recv(ends[1], &offer, sizeof(offer), 0), sizeof(offer));
+	ck_cuda(cuIpcOpenMemHandle_v2(&address, offer.memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenEventHandle(&event, offer.event));
+	FAILS(cuEventQuery(event), NOT_READY);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamWaitEvent(stream, event, 0));
+	ck_cuda(mix(1, address, address, 3, stream));
+	FAILS(cuStreamQuery(stream), NOT_READY);
+	if (destroys)
+		ck_cuda(cuEventDestroy_v2(event));
+	tell_other();
+	ck_cuda(cuStreamSynchronize(stream));
+	if (!destroys)
+		ck_cuda(cuEventSynchronize(event));
+	tell_other();
+	ck_assert(are_mixed(address, 7, 3));
+	ck_cuda(cuIpcCloseMemHandle(address));
+	return works(1, 4) ? 0 : 2;
+}
+
+static int import_and_destroy_event(int unused)
+{
+	(void)unused;
+	return import_event(true);
+}
+
+TEST_LOOP(programs, an_event_is_opened_on_another_device, 0, 2)
+{
+	run_pair(export_event, _i ? import_and_destroy_event : import_event);
+}
+
 /*
  * One program on both
  */
