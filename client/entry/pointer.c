@@ -101,7 +101,7 @@ static CUresult answer_known(
 		*ret_answer = make_word(address);
 		return host || managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*ret_answer = make_bool(range->sync_memops);
+		*ret_answer = make_bool(range->sync_memops || managed);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:

@@ -2110,6 +2110,9 @@ TEST(memory, managed_memory_is_everybodys)
 	ck_assert_uint_eq(words[77], 8);
 	ck_cuda(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory + 8));
 	ck_assert_uint_eq(managed, 1);
+	managed = 0;
+	ck_cuda(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory + 8));
+	ck_assert_uint_eq(managed & 1, 1);
 	ck_cuda(cuMemAdvise_v2(memory, count * 4, CU_MEM_ADVISE_SET_READ_MOSTLY,
 		(CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE}));
 	ck_cuda(cuMemRangeGetAttribute(

@@ -665,6 +665,22 @@ static int load_text(int unused)
 }
 
 /* Which code NVIDIA's library returns is not documented. */
+/* By the variable that tools use. @_i: one that is not there changes nothing */
+TEST_LOOP(process, a_tool_is_called_once, 0, 2)
+{
+	const char *tool = getenv("FRMPS_TEST_INJECTED_TOOL"), *seen;
+
+	if (!tool)
+		return;
+	unsetenv("FRMPS_TEST_INJECTED");
+	setenv("CUDA_INJECTION64_PATH", _i ? "/nowhere/tool.so" : tool, 1);
+	driver_open();
+	ck_cuda(cuInit(0));
+	seen = getenv("FRMPS_TEST_INJECTED");
+	ck_assert_str_eq(seen ? seen : "never", _i ? "never" : "once");
+	ck_assert_uint_eq(word_at(device_words(1, 0)), 0);
+}
+
 TEST(process, text_is_refused_where_that_is_asked_for)
 {
 	if (!is_native())
