@@ -359,6 +359,13 @@ static CUresult add_child(struct maker *maker, struct graph_node *node, uint32_t
 	return r;
 }
 
+/* The driver has copies in bodies, but none of what the program or another stream has a part in. */
+static CUresult refuse_in_body(const struct item *item)
+{
+	return item->step.kind == STEP_COPY || item->step.kind == STEP_FERRY ? CUDA_ERROR_NOT_SUPPORTED
+									     : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* The bodies of a condition follow the condition; the device does all of their work. */
 static CUresult add_bodies(struct maker *maker, struct graph_node *node, uint32_t condition)
 {
@@ -375,7 +382,7 @@ static CUresult add_bodies(struct maker *maker, struct graph_node *node, uint32_
 	}
 	for (uint32_t i = condition + 1; r == CUDA_SUCCESS && i < maker->count; ++i)
 		if (maker->items[i].here)
-			r = CUDA_ERROR_NOT_SUPPORTED;
+			r = refuse_in_body(&maker->items[i]);
 	maker->owner = owner;
 	--maker->depth;
 	return r;

@@ -281,16 +281,13 @@ TEST(conditions, bodies_are_the_device_s_alone)
 	CUgraph graph, body;
 	CUgraphExec exec;
 	CUgraphNode node;
-	CUresult r;
 
 	driver_open();
 	graph = new_graph();
 	handle = new_handle(graph, 0, 0);
 	add_condition(graph, NULL, handle, CU_GRAPH_COND_TYPE_IF, 1, &body);
-	r = cuGraphAddHostNode(&node, body, NULL, 0, &host);
-	if (r == CUDA_SUCCESS)
-		r = cuGraphInstantiateWithFlags(&exec, graph, 0);
-	ck_assert_int_ne(r, CUDA_SUCCESS);
+	ck_cuda(cuGraphAddHostNode(&node, body, NULL, 0, &host));
+	ck_assert_int_eq(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* ---- moves and faults: the service alone ---- */
