@@ -239,6 +239,8 @@ static bool settle_one(struct daemon *daemon)
 		settle_sessions(daemon);
 	else if (take(&daemon->due, DAEMON_DUE_MEMORY))
 		retry_for_memory(daemon);
+	else if (take(&daemon->due, DAEMON_DUE_DEPARTURE))
+		depart_hurry(daemon);
 	else if (take(&daemon->due, DAEMON_DUE_STOP))
 		daemon_stop(daemon);
 	else if (take(&daemon->due, DAEMON_DUE_LEAVE))

@@ -92,6 +92,12 @@ static void hurry(struct departure *departure)
 	timer_start(departure->look, 0);
 }
 
+void depart_hurry(struct daemon *daemon)
+{
+	if (daemon->departure)
+		hurry(daemon->departure);
+}
+
 /* The next look ends the departure: callers are in the middle of something. A set is saved
  * with the tool's answer, even if the tool goes before that look. */
 static void fail(struct departure *departure, const char *text)
@@ -401,16 +407,6 @@ static void begin_leaving(struct departure *departure)
 	enter(departure, DEPART_LEAVES, PATIENCE_US);
 }
 
-static void on_stash_ready(void *context)
-{
-	struct departure *departure = context;
-
-	if (has_ended(departure))
-		fail(departure, ENDS);
-	else if (departure->step == DEPART_STASHES)
-		begin_leaving(departure);
-}
-
 static void on_copied_again(void *context, int32_t code, const char *text)
 {
 	struct departure *departure = context;
@@ -423,34 +419,37 @@ static void on_copied_again(void *context, int32_t code, const char *text)
 
 /* Unlike others, this failure counts behind the tool's answer as well. While the programs stand
  * still, nothing is lost with the stash. */
-static void on_stored(void *context, int32_t code, const char *text)
+static void look_whether_stored(struct departure *departure)
 {
-	struct departure *departure = context;
+	const char *text;
+	int32_t code;
 
-	departure->stash = NULL;
+	if (!stash_is_gone(departure->stash, &code, &text))
+		return;
+	departure->stash = stash_drop(departure->stash);
 	if (code == CUDA_ERROR_OUT_OF_MEMORY && departure->step <= DEPART_GIVES && !*departure->failure)
 		departure->is_copying = swap_copy_again(first_of(departure), on_copied_again, departure);
 	if (code && !departure->is_copying && !*departure->failure)
 		snprintf(departure->failure, sizeof(departure->failure), "%s", text);
-	hurry(departure);
 }
 
-/* It is no reason not to save them. */
+/* Without a stash in time, they are saved all the same. */
 static void look_at_stash(struct departure *departure)
 {
-	if (timer_now_us() < departure->until_us)
+	const bool is_ready = stash_is_ready(departure->stash);
+
+	if (!is_ready && timer_now_us() < departure->until_us)
 		return;
-	departure->stash = stash_drop(departure->stash);
+	if (!is_ready)
+		departure->stash = stash_drop(departure->stash);
 	begin_leaving(departure);
 }
-
-static const struct stash_user stash_user = {.ready = on_stash_ready, .stored = on_stored};
 
 /* The members work on while there is room made for their copy. */
 static void begin_stash(struct departure *departure)
 {
 	enter(departure, DEPART_STASHES, PATIENCE_US);
-	departure->stash = stash_begin(&departure->members, &stash_user, departure);
+	departure->stash = stash_begin(&departure->members);
 	if (!departure->stash)
 		begin_leaving(departure);
 }
@@ -698,6 +697,7 @@ static void on_look(void *context)
 	struct departure *departure = context;
 	bool is_saved;
 
+	look_whether_stored(departure);
 	if (departure->step == DEPART_STORES && (!departure->stash || *departure->failure)) {
 		conclude(departure);
 		return;

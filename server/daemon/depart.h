@@ -70,6 +70,8 @@ void depart_forget(struct daemon *daemon, const void *context);
 /** The daemon ends, and with the daemon a departure. */
 void depart_deinit(struct daemon *daemon);
 
+/** Looks at the departure, if there is one, in the next turn. */
+void depart_hurry(struct daemon *daemon);
 /** The domain's executor serves: has that executor serve sessions that were detached and stay. */
 void depart_look_into(struct domain *domain);
 /** Repeats a request to detach a session, as worker->next_request: the daemon has died since. */

@@ -25,11 +25,12 @@ enum session_due {
 
 /* Of the daemon. */
 enum daemon_due {
-	DAEMON_DUE_DOMAINS = 1 << 0,  /* a domain has something due */
-	DAEMON_DUE_SESSIONS = 1 << 1, /* a session has */
-	DAEMON_DUE_MEMORY = 1 << 2,   /* device memory came back: who waits for some tries again */
-	DAEMON_DUE_STOP = 1 << 3,     /* an operator ends the service */
-	DAEMON_DUE_LEAVE = 1 << 4,    /* the service cannot do its work, or has done it */
+	DAEMON_DUE_DOMAINS = 1 << 0,   /* a domain has something due */
+	DAEMON_DUE_SESSIONS = 1 << 1,  /* a session has */
+	DAEMON_DUE_MEMORY = 1 << 2,    /* device memory came back: who waits for some tries again */
+	DAEMON_DUE_DEPARTURE = 1 << 3, /* something that the departure waits for has come */
+	DAEMON_DUE_STOP = 1 << 4,      /* an operator ends the service */
+	DAEMON_DUE_LEAVE = 1 << 5,     /* the service cannot do its work, or has done it */
 };
 
 void due_domain(struct domain *domain, enum domain_due due);

@@ -12,6 +12,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/due.h"
 #include "server/session/guarantee.h"
 #include "server/session/holdings.h"
 #include "server/session/reclaim.h"
@@ -38,7 +39,8 @@ enum stash_state {
 	STASH_TAKES,
 	STASH_LOST, /* given back, and the user does not know */
 	STASH_STORES,
-	STASH_ENDS, /* for good: freed behind the last answer */
+	STASH_ENDS, /* for good: gone behind the last answer */
+	STASH_GONE, /* the user does not know */
 };
 
 struct slab {
@@ -67,9 +69,9 @@ struct stash {
 	struct shared_fd *files[KEPT_SWAP_FILES];
 	struct part *parts; /* what is to be stored */
 	uint32_t part_count, next;
-	const struct stash_user *user; /* NULL: dropped */
-	void *context;
-	int32_t code; /* for stored() */
+	bool is_ready;	 /* there is what there will be */
+	bool is_dropped; /* by the user */
+	int32_t code;	 /* for stash_is_gone() */
 	const char *text;
 };
 
@@ -125,6 +127,13 @@ static bool is_good(const struct wire_reply *reply)
 
 static void stash_free(struct stash *stash)
 {
+	free(stash->slabs);
+	free(stash->parts);
+	free(stash);
+}
+
+static void go(struct stash *stash)
+{
 	struct daemon *daemon = stash->daemon;
 	struct domain *domain = daemon_find_domain(daemon, stash->domain);
 
@@ -134,11 +143,11 @@ static void stash_free(struct stash *stash)
 	daemon->stash_worker = 0;
 	for (unsigned i = 0; i < KEPT_SWAP_FILES; i++)
 		shared_fd_unref(stash->files[i]);
-	if (stash->user)
-		stash->user->stored(stash->context, stash->code, stash->text);
-	free(stash->slabs);
-	free(stash->parts);
-	free(stash);
+	stash->state = STASH_GONE;
+	if (stash->is_dropped)
+		stash_free(stash);
+	else
+		due_daemon(daemon, DAEMON_DUE_DEPARTURE);
 }
 
 static void on_unmapped(
@@ -189,7 +198,7 @@ static void look(struct stash *stash)
 	if (stash->is_reserved)
 		give_addresses_back(stash);
 	if (!stash->pending)
-		stash_free(stash);
+		go(stash);
 }
 
 static void on_unmapped(
@@ -222,10 +231,9 @@ static void made(struct stash *stash)
 		stash->state = STASH_TAKES;
 	if (stash->state == STASH_LOST)
 		release_all(stash);
-	if (stash->user && stash->state != STASH_ENDS)
-		stash->user->ready(stash->context);
-	else
-		look(stash);
+	stash->is_ready = true;
+	due_daemon(stash->daemon, DAEMON_DUE_DEPARTURE);
+	look(stash);
 }
 
 static void make_next(struct stash *stash);
@@ -381,7 +389,7 @@ static uint64_t bytes_of(const struct swap_group *members)
 	return bytes;
 }
 
-struct stash *stash_begin(const struct swap_group *members, const struct stash_user *user, void *context)
+struct stash *stash_begin(const struct swap_group *members)
 {
 	struct daemon *daemon = members->at[0]->daemon;
 	struct worker *worker = executor_of(members);
@@ -397,8 +405,6 @@ struct stash *stash_begin(const struct swap_group *members, const struct stash_u
 	stash->domain = worker->domain->number;
 	stash->worker = worker->number;
 	stash->wished = wished;
-	stash->user = user;
-	stash->context = context;
 	daemon->stash = stash;
 	daemon->stash_worker = worker->number;
 	ask(stash, worker, &message, NULL, on_free_memory, &(struct stash_ticket){0});
@@ -407,12 +413,28 @@ struct stash *stash_begin(const struct swap_group *members, const struct stash_u
 
 struct stash *stash_drop(struct stash *stash)
 {
-	if (!stash)
-		return NULL;
-	stash->user = NULL;
-	end(stash, CUDA_SUCCESS, "");
-	look(stash);
+	if (stash && stash->state == STASH_GONE) {
+		stash_free(stash);
+	} else if (stash) {
+		stash->is_dropped = true;
+		end(stash, CUDA_SUCCESS, "");
+		look(stash);
+	}
 	return NULL;
+}
+
+bool stash_is_ready(const struct stash *stash)
+{
+	return stash->is_ready;
+}
+
+bool stash_is_gone(const struct stash *stash, int32_t *ret_code, const char **ret_text)
+{
+	if (!stash || stash->state != STASH_GONE)
+		return false;
+	*ret_code = stash->code;
+	*ret_text = stash->text;
+	return true;
 }
 
 /*
@@ -432,7 +454,7 @@ uint64_t stash_address(const struct stash *stash, uint64_t place)
 
 bool stash_is_lost(const struct stash *stash)
 {
-	return stash && (stash->state == STASH_LOST || (stash->state == STASH_ENDS && stash->code));
+	return stash && (stash->state == STASH_LOST || (stash->state >= STASH_ENDS && stash->code));
 }
 
 bool stash_is_storing(const struct stash *stash)

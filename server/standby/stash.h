@@ -3,13 +3,13 @@
 //
 //   stash_begin()  the keeper makes memory, from what nobody has a claim to, and the executor of
 //    │             the sessions maps it; they work meanwhile
-//    ▼ ready()
+//    ▼ stash_is_ready()
 //   TAKES          swap copies their memory there: byte N of all is byte N of the stash, and of
 //    │             the files. Memory beyond the stash goes to the files at once
 //    ▼ stash_store()
 //   STORES         the executor copies from there to the files; memory of which nothing is left
 //    │             goes back
-//    ▼ stored()
+//    ▼ stash_is_gone()
 //
 // The stash is the service's, and no session's: no limit counts it, and programs that ask for the
 // free memory see it as free. Who needs memory gets it back (stash_give_back()). While the sessions
@@ -32,21 +32,19 @@ struct stash;
 struct swap_group;
 struct worker;
 
-/* Whom the stash is for. */
-struct stash_user {
-	/* There is what there will be, or nothing. Not called within stash_begin() */
-	void (*ready)(void *context);
-	/* The stash is gone. @code: CUDA_SUCCESS: the files are complete; @text: static, the
-	 * reason of a failure. May be called within stash_store() */
-	void (*stored)(void *context, int32_t code, const char *text);
-};
-
 /**
- * Begins to make a stash for sessions, all of their memory if there is room, or the first part.
- * @context: for the user's functions, which are called from ready() to stash_drop()
+ * Begins to make a stash for sessions, all of their memory if there is room, or the first part. The
+ * user looks at the stash when DAEMON_DUE_DEPARTURE says so, until stash_drop().
  * Return: NULL: there is no room, or more than one executor has the memory
  */
-struct stash *stash_begin(const struct swap_group *members, const struct stash_user *user, void *context);
+struct stash *stash_begin(const struct swap_group *members);
+/** True once there is what there will be, or nothing. */
+bool stash_is_ready(const struct stash *stash);
+/**
+ * True once all is stored, or lost. NULL is not gone.
+ * @ret_code: CUDA_SUCCESS: the files are complete; @ret_text: static, the reason of a failure
+ */
+bool stash_is_gone(const struct stash *stash, int32_t *ret_code, const char **ret_text);
 /** The user is done, whatever has become of the stash. NULL is fine. Return: NULL */
 struct stash *stash_drop(struct stash *stash);
 
