@@ -3,10 +3,13 @@
 //   client region (memfd, sealed against shrinking and growing; the client writes, executors only
 //   read):
 //     client_header | ring bytes | arena | client_more
-//   server region (memfd; executors write, the client holds a read-only file and can never map it
-//   writable):
+//   server region (memfd, sealed against shrinking; executors write, the client holds a read-only
+//   file and can never map it writable):
 //     server_header | stream states | timelines, one per executor generation |
-//     times of events | journal blocks | a place for each graph, used by those that are changed
+//     times of events | journal blocks | places of graphs, by their ids
+//
+// The executor of a changed graph makes the file as long as the graph's place needs. So a file has
+// few holes: CRIU, which saves a process, looks at each page of a hole.
 //
 // The daemon fixes offsets and sizes and publishes these in the handshake; each process checks them
 // once when it maps a region (region.h), and never reads an offset from the memory itself. All

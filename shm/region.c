@@ -42,16 +42,13 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 	shape->times_offset =
 		page_up(shape->timelines_offset + SHM_TIMELINE_PIECES * sizeof(struct shm_timeline));
 	shape->journal_offset = page_up(shape->times_offset + SHM_EVENTS * sizeof(struct shm_time));
-	shape->server_bytes = journal_end(shape) + FRMPS_GRAPH_IDS * SHM_GRAPH_BYTES;
+	shape->server_bytes = journal_end(shape);
 }
 
 uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_t bytes)
 {
-	uint64_t place = journal_end(shape) + graph * SHM_GRAPH_BYTES;
-
-	return bytes <= SHM_GRAPH_BYTES && graph < FRMPS_GRAPH_IDS &&
-			       place + SHM_GRAPH_BYTES <= shape->server_bytes
-		       ? place
+	return bytes <= SHM_GRAPH_BYTES && graph < FRMPS_GRAPH_IDS
+		       ? journal_end(shape) + graph * SHM_GRAPH_BYTES
 		       : 0;
 }
 
@@ -96,15 +93,15 @@ static int nospace(int error)
 											: -error;
 }
 
-/* A memfd of `bytes` bytes that no process can resize and no other user can open again. */
-static int sealed_memfd(const char *name, uint64_t bytes, int *ret_fd)
+/* A memfd of `bytes` bytes that keeps its seals, and that no other user can open again. */
+static int sealed_memfd(const char *name, uint64_t bytes, int seals, int *ret_fd)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return nospace(errno);
 	if (ftruncate(fd, (off_t)bytes) < 0 || fchmod(fd, 0600) < 0 ||
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		fcntl(fd, F_ADD_SEALS, seals | F_SEAL_SEAL) < 0) {
 		int error = errno;
 
 		close(fd);
@@ -170,9 +167,11 @@ int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_
 	int r = shm_shape_check(shape);
 
 	if (!r)
-		r = sealed_memfd("frmps-client", shape->client_bytes, &client_fd);
+		r = sealed_memfd(
+			"frmps-client", shape->client_bytes, F_SEAL_SHRINK | F_SEAL_GROW, &client_fd);
+	/* It grows by the places of graphs. */
 	if (!r)
-		r = sealed_memfd("frmps-server", shape->server_bytes, &server_fd);
+		r = sealed_memfd("frmps-server", shape->server_bytes, F_SEAL_SHRINK, &server_fd);
 	if (!r) {
 		r = map_both(&view, client_fd, server_fd, SHM_SIDE_SERVER);
 		if (r < 0)
@@ -220,7 +219,7 @@ static int check_files(const struct wire_shape *shape, int client_fd, int server
 	if (statx(client_fd, "", AT_EMPTY_PATH, STATX_SIZE, &client) < 0 ||
 		statx(server_fd, "", AT_EMPTY_PATH, STATX_SIZE, &server) < 0)
 		return -errno;
-	if (client.stx_size != shape->client_bytes || server.stx_size != shape->server_bytes)
+	if (client.stx_size != shape->client_bytes || server.stx_size < shape->server_bytes)
 		return SHM_E_SHAPE;
 	return 0;
 }

@@ -47,8 +47,9 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 int shm_shape_check(const struct wire_shape *shape);
 
 /**
- * Makes both regions, zeroed, sealed against resizing, with their headers written and the journal
- * empty. @ret_client_fd, @ret_server_fd: the caller closes these
+ * Makes both regions, zeroed, sealed, with their headers written and the journal empty: the
+ * client's cannot be resized, the server's can grow.
+ * @ret_client_fd, @ret_server_fd: the caller closes these
  * Return: 0, SHM_E_SHAPE, SHM_E_NOSPACE or -errno.
  */
 int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_server_fd);
@@ -72,7 +73,8 @@ int shm_view_map(struct shm_view *view, const struct wire_shape *shape, int clie
 void shm_view_unmap(struct shm_view *view);
 
 /**
- * Offset of a graph's place in the server region. 0: an invalid id, or more bytes than a place has.
+ * Offset of a graph's place in the server region, which may end before the place.
+ * 0: an invalid id, or more bytes than a place has
  */
 uint64_t shm_graph_place(const struct wire_shape *shape, uint32_t graph, uint64_t bytes);
 

@@ -77,7 +77,8 @@ static CUresult map_place(struct tenant *tenant, struct graph *graph)
 		return CUDA_SUCCESS;
 	if (!place || !graph_head(graph)->serial)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* Without this, a write without free memory would end the executor. */
+	/* Makes the file long enough. Without its pages, a write without free memory would end the
+	 * executor. */
 	if (fallocate(tenant->server_fd, 0, (off_t)place, (off_t)place_bytes(graph)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	at = mmap(NULL, place_bytes(graph), PROT_READ | PROT_WRITE, MAP_SHARED, tenant->server_fd,

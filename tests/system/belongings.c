@@ -60,40 +60,59 @@ void belongings_make(struct belongings *own)
 	CUgraphNode node;
 	CUgraph graph;
 	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
-	void *arguments[] = {&own->counter, &one}, *host_arguments[] = {&own->host, &one};
+	void *arguments[] = {&own->counter, &own->by}, *host_arguments[] = {&own->host, &one};
 
 	own->big = belongings_filled(BIG_WORDS);
 	own->second = belongings_filled(BIG_WORDS);
 	own->small = belongings_filled(1000);
 	own->counter = device_words(1, 0);
 	own->host = host_words();
-	own->counted = 0;
+	own->counted = own->launched = 0;
+	own->by = 1;
 	params.func = kernel("count_up");
 	params.blockDimX = params.blockDimY = params.blockDimZ = 1;
 	params.kernelParams = arguments;
 	ck_cuda(cuGraphCreate(&graph, 0));
-	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	ck_cuda(cuGraphAddKernelNode_v2(&own->node, graph, NULL, 0, &params));
+	own->params = params;
 	params.kernelParams = host_arguments;
 	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
 	ck_cuda(cuGraphInstantiateWithFlags(&own->graph, graph, 0));
 	ck_cuda(cuStreamCreate(&own->stream, CU_STREAM_NON_BLOCKING));
 }
 
+/* The graph counts by 1 and by 2 in turn. */
+static CUresult change(struct belongings *own)
+{
+	void *arguments[] = {&own->counter, &own->by};
+
+	own->by = 3 - own->by;
+	own->params.kernelParams = arguments;
+	return cuGraphExecKernelNodeSetParams_v2(own->graph, own->node, &own->params);
+}
+
+static CUresult launch_graph(struct belongings *own)
+{
+	own->counted += own->by;
+	own->launched++;
+	return cuGraphLaunch(own->graph, own->stream);
+}
+
 int belongings_use(struct belongings *own)
 {
 	uint32_t count = 0;
 	bool whole = true;
-	CUresult r = cuGraphLaunch(own->graph, own->stream);
+	CUresult r = launch_graph(own);
 
 	r = r ? r : cuStreamSynchronize(own->stream);
 	r = r ? r : is_whole(own->big, BIG_WORDS, &whole);
 	r = r ? r : is_whole(own->second, BIG_WORDS, &whole);
 	r = r ? r : is_whole(own->small, 1000, &whole);
 	r = r ? r : cuMemcpyDtoH_v2(&count, own->counter, 4);
-	own->counted++;
+	r = r ? r : change(own);
 	if (r)
 		return r == CUDA_ERROR_MPS_CLIENT_TERMINATED ? BELONGINGS_TAKEN : 3;
-	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->counted ? 0 : 2;
+	return whole && count == own->counted && *(uint32_t *)(uintptr_t)own->host == own->launched ? 0 : 2;
 }
 
 int belongings_rounds;
@@ -125,8 +144,8 @@ int belongings_busy(int progress, int orders)
 	driver_open();
 	belongings_make(&own);
 	while (!r && !ordered(orders, false)) {
-		for (int i = 0; i < 300; i++, own.counted++)
-			ck_cuda(cuGraphLaunch(own.graph, own.stream));
+		for (int i = 0; i < 300; i++)
+			ck_cuda(launch_graph(&own));
 		r = belongings_use(&own);
 		report(progress);
 	}

@@ -14,8 +14,10 @@ struct belongings {
 	CUdeviceptr big, second, small, counter;
 	CUdeviceptr host; /* host memory with a handle, which stays where it is */
 	CUgraphExec graph;
+	CUgraphNode node; /* of it, which counts, and changes with each use */
+	CUDA_KERNEL_NODE_PARAMS params;
 	CUstream stream;
-	uint32_t counted;
+	uint32_t counted, by, launched;
 };
 
 /* Exit status of a program whose session was terminated. */

@@ -116,10 +116,54 @@ TEST(region, readonly_descriptor_cannot_be_mapped_writable)
 	close(readonly);
 }
 
-TEST(region, regions_cannot_be_resized)
+TEST(region, regions_cannot_be_made_shorter)
 {
 	ck_assert_int_eq(ftruncate(client_fd, 4096), -1);
-	ck_assert_int_eq(ftruncate(server_fd, (off_t)shape.server_bytes + 4096), -1);
+	ck_assert_int_eq(ftruncate(server_fd, 4096), -1);
+	ck_assert_int_eq(fcntl(server_fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+TEST(region, the_clients_region_cannot_grow)
+{
+	ck_assert_int_eq(ftruncate(client_fd, (off_t)shape.client_bytes + 4096), -1);
+}
+
+TEST(region, the_client_cannot_make_the_servers_region_grow)
+{
+	const off_t place = (off_t)shm_graph_place(&shape, 1, SHM_GRAPH_BYTES);
+	int readonly;
+
+	ck_assert_int_eq(shm_region_readonly(server_fd, &readonly), 0);
+	ck_assert_int_eq(ftruncate(readonly, place + 4096), -1);
+	ck_assert_int_eq(fallocate(readonly, 0, place, 4096), -1);
+	ck_assert_int_eq(lseek(readonly, 0, SEEK_END), (off_t)shape.server_bytes);
+	close(readonly);
+}
+
+/* Mappings from before stay, and the region can be mapped again. */
+TEST(region, a_graphs_place_is_there_once_it_is_needed)
+{
+	const off_t place = (off_t)shm_graph_place(&shape, 1, SHM_GRAPH_BYTES);
+	struct shm_view before = SHM_VIEW_NULL, after = SHM_VIEW_NULL;
+
+	ck_assert_int_ge(place, (off_t)shape.server_bytes);
+	ck_assert_int_eq(lseek(server_fd, 0, SEEK_END), (off_t)shape.server_bytes);
+	ck_assert_int_eq(shm_view_map(&before, &shape, client_fd, server_fd, SHM_SIDE_CLIENT), 0);
+	ck_assert_int_eq(fallocate(server_fd, 0, place, 4096), 0);
+	ck_assert_int_eq(pwrite(server_fd, "x", 1, place), 1);
+	ck_assert_int_eq(shm_view_map(&after, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	word_set(&after.states[0].issued, 7);
+	ck_assert_uint_eq(word_relaxed(&before.states[0].issued), 7);
+	shm_view_unmap(&before);
+	shm_view_unmap(&after);
+}
+
+TEST(region, graphs_have_places_of_their_own)
+{
+	ck_assert_uint_eq(shm_graph_place(&shape, FRMPS_GRAPH_IDS, 1), 0);
+	ck_assert_uint_eq(shm_graph_place(&shape, 1, SHM_GRAPH_BYTES + 1), 0);
+	ck_assert_uint_eq(shm_graph_place(&shape, 2, SHM_GRAPH_BYTES),
+		shm_graph_place(&shape, 1, SHM_GRAPH_BYTES) + SHM_GRAPH_BYTES);
 }
 
 /* Each row breaks one rule of a good shape. */
