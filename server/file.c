@@ -3,7 +3,10 @@
 #include "server/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,4 +60,25 @@ CUresult file_write(int fd, const void *bytes, uint64_t count, uint64_t offset)
 		at += (uint64_t)n;
 	}
 	return CUDA_SUCCESS;
+}
+
+int file_huge_folder(void)
+{
+	int context = fsopen("tmpfs", FSOPEN_CLOEXEC), fd = -1;
+
+	if (context < 0)
+		return -1;
+	/* The service keeps the budgets. */
+	if (!fsconfig(context, FSCONFIG_SET_STRING, "size", "0", 0) &&
+		!fsconfig(context, FSCONFIG_SET_STRING, "huge", "within_size", 0) &&
+		!fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		fd = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID);
+	close(context);
+	return fd;
+}
+
+int file_in_memory(int folder, const char *name)
+{
+	return folder < 0 ? memfd_create(name, MFD_CLOEXEC)
+			  : openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }

@@ -25,4 +25,20 @@ CUresult file_read_at(int fd, void *ret_bytes, uint64_t count, uint64_t offset);
  * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult file_write(int fd, const void *bytes, uint64_t count, uint64_t offset);
 
+/**
+ * Makes a file system in memory of huge pages, which nobody else sees, and which ends with its last
+ * file. The kernel gives huge pages to memfds only if the administrator has enabled that for the
+ * whole machine.
+ * Return: a folder, the caller's. Negative: the process may not make a file system, or the kernel
+ * has none
+ */
+int file_huge_folder(void);
+/**
+ * Makes a file in memory, which has no name.
+ * @folder: of huge pages, or negative
+ * @name: for people, if there is no such folder
+ * Return: the caller's; negative: see errno
+ */
+int file_in_memory(int folder, const char *name);
+
 #endif

@@ -6,14 +6,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/bytes.h"
 #include "server/config/config.h"
 #include "server/config/terms.h"
+#include "server/file.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -110,35 +109,14 @@ const char *swap_refuses_bytes(const struct daemon *daemon, uid_t owner, uint64_
  * The files
  */
 
-/* Makes a file system in memory of huge pages, which nobody else sees, and which ends with its last
- * file. The kernel gives huge pages to memfds only if the administrator has enabled that for the
- * whole machine. Return: negative: the service may not make a file system, or the kernel has
- * none */
-static int make_folder(void)
-{
-	int context = fsopen("tmpfs", FSOPEN_CLOEXEC), fd = -1;
-
-	if (context < 0)
-		return -1;
-	/* The service keeps the budgets. */
-	if (!fsconfig(context, FSCONFIG_SET_STRING, "size", "0", 0) &&
-		!fsconfig(context, FSCONFIG_SET_STRING, "huge", "within_size", 0) &&
-		!fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		fd = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID);
-	close(context);
-	return fd;
-}
-
 /* @directory: NULL: in host memory; @folder: of huge pages there, or negative. Return: negative:
  * there is none, see errno */
 static int open_file(const char *directory, int folder)
 {
 	int fd;
 
-	if (!directory && folder >= 0)
-		return openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (!directory)
-		return memfd_create("frmps-swap", MFD_CLOEXEC);
+		return file_in_memory(folder, "frmps-swap");
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
 	/* Not every file system has direct I/O. */
 	return fd < 0 && errno == EINVAL ? open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : fd;
@@ -187,7 +165,7 @@ const char *swap_make_files(struct swap *swap)
 		return refusal;
 	if (swap->pieces.bytes <= host_room(swap->daemon, owner))
 		directory = NULL;
-	folder = directory ? -1 : make_folder();
+	folder = directory ? -1 : file_huge_folder();
 	while (made < KEPT_SWAP_FILES &&
 		(files[made] = make_file(swap->daemon, directory, folder, swap->pieces.bytes)))
 		made++;
