@@ -41,7 +41,14 @@
 #define STAY_US	  UINT64_C(5000000)
 #define MAKING_US UINT64_C(60000000)
 
-enum arrive_step { ARRIVE_LISTENS, ARRIVE_LOOKS, ARRIVE_GATHERS, ARRIVE_MAKES, ARRIVE_READY };
+enum arrive_step {
+	ARRIVE_LISTENS,
+	ARRIVE_LOOKS,
+	ARRIVE_GATHERS,
+	ARRIVE_MAKES,
+	ARRIVE_READY,
+	ARRIVE_FILLS /* from files: the members are served, and stand still */
+};
 
 struct arrival {
 	struct daemon *daemon;
@@ -136,6 +143,14 @@ static void end(struct arrival *arrival)
 	unref(arrival);
 }
 
+/* Without the rest of their memory the members cannot go on. */
+static void end_unfilled(const struct arrival *arrival)
+{
+	for (uint32_t i = 0; arrival->step == ARRIVE_FILLS && i < arrival->member_count; i++)
+		if (arrival->members[i].session->state == SESSION_SERVED)
+			session_terminate(arrival->members[i].session, "it was not restored wholly");
+}
+
 /* The giver keeps the set. */
 static void fail(struct arrival *arrival, int32_t code, const char *text)
 {
@@ -144,6 +159,7 @@ static void fail(struct arrival *arrival, int32_t code, const char *text)
 	if (arrival->transfer.number)
 		transfer_close(arrival->daemon->heritage->transfers, &arrival->transfer);
 	reply(arrival, code, text);
+	end_unfilled(arrival);
 	end(arrival);
 }
 
@@ -168,6 +184,16 @@ static const char *refuses(struct arrival *arrival, int32_t *ret_code, char *tex
 		ret_code, text);
 }
 
+/* A tool hears which files it may fill later. */
+static void invite(const struct arrival *arrival)
+{
+	const struct kept_session *first = &arrival->handover.members[0].session.kept;
+	const struct wire_handover what = {
+		.step = HANDOVER_REPLY, .files = is_from_files(arrival) ? first->swap_fds[0] : 0};
+
+	handover_say(arrival->connection, &what, NULL);
+}
+
 static void look_for_room(struct arrival *arrival)
 {
 	char text[ADMIT_TEXT];
@@ -188,7 +214,7 @@ static void look_for_room(struct arrival *arrival)
 		return;
 	}
 	arrival->step = ARRIVE_LISTENS;
-	reply(arrival, CUDA_SUCCESS, "");
+	invite(arrival);
 }
 
 /*
@@ -210,6 +236,7 @@ static void take_record(struct arrival *arrival, uint32_t at)
 	head.state = SESSION_ELSEWHERE;
 	head.is_detached = true;
 	head.requests = 0;
+	head.filled = is_from_files(arrival) ? 0 : SESSION_FILLED;
 	/* Requests of the giver are none here. */
 	head.open = head.attach = head.let_go = (struct kept_call){0};
 	memset(head.closes, 0, sizeof(head.closes));
@@ -264,6 +291,8 @@ static bool find_sessions(struct arrival *arrival)
 			session->state = SESSION_ELSEWHERE;
 			are_whole = false;
 		}
+		/* The memory of all that come is away. */
+		are_whole &= session->memory == SESSION_MEMORY_AWAY;
 		session->transfer = arrival->transfer;
 		session_changed(session);
 	}
@@ -481,9 +510,44 @@ static void serve_all(struct arrival *arrival)
 		if (arrival->members[i].session->state != SESSION_SERVED)
 			continue;
 		swap_adopt(arrival->members[i].session);
-		arrival->daemon->counters.sessions_restored += is_from_files(arrival);
-		note(arrival, i);
 	}
+}
+
+static void come(struct arrival *arrival)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		if (arrival->members[i].session->state == SESSION_SERVED)
+			note(arrival, i);
+	reply(arrival, CUDA_SUCCESS, "");
+	end(arrival);
+}
+
+static bool are_served(const struct arrival *arrival)
+{
+	bool are = true;
+
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		are &= arrival->members[i].session->state == SESSION_SERVED;
+	return are;
+}
+
+static void look_at_filling(struct arrival *arrival)
+{
+	if (are_served(arrival))
+		timer_start(arrival->look, LOOK_MS);
+	else
+		fail(arrival, CUDA_ERROR_NOT_READY, "it has ended before it was whole");
+}
+
+/* The files have all bytes before that place. */
+static void fill(struct arrival *arrival, uint64_t place)
+{
+	for (uint32_t i = 0; i < arrival->member_count; i++)
+		swap_fill(arrival->members[i].session, place);
+	if (place != SESSION_FILLED || !are_served(arrival))
+		return;
+	arrival->daemon->counters.sessions_restored += arrival->member_count;
+	come(arrival);
 }
 
 /* From transfer_take() on this device has the set, whatever happens. */
@@ -502,8 +566,12 @@ static void take(struct arrival *arrival)
 		return;
 	}
 	serve_all(arrival);
+	if (!is_from_files(arrival)) {
+		come(arrival);
+		return;
+	}
+	enter(arrival, ARRIVE_FILLS, 0);
 	reply(arrival, CUDA_SUCCESS, "");
-	end(arrival);
 }
 
 /*
@@ -518,6 +586,8 @@ static void on_look(void *context)
 		look_for_room(arrival);
 	else if (arrival->step == ARRIVE_MAKES || arrival->step == ARRIVE_READY)
 		look_at_making(arrival);
+	else if (arrival->step == ARRIVE_FILLS)
+		look_at_filling(arrival);
 }
 
 /* The first question says who comes. */
@@ -636,6 +706,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 		gather(arrival, packet);
 	} else if (step == HANDOVER_TAKE && arrival->step == ARRIVE_READY) {
 		take(arrival);
+	} else if (step == HANDOVER_FILLED && arrival->step == ARRIVE_FILLS) {
+		fill(arrival, what->place);
 	} else {
 		fail(arrival, CUDA_ERROR_INVALID_VALUE, "that was not awaited");
 	}

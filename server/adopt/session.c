@@ -133,6 +133,9 @@ void adoption_read_session(struct adoption *adoption, const struct record *recor
 		if (!session->swap_files[i] && !session->given_up)
 			session_give_up(session, "a file with its memory is missing");
 	}
+	/* The tool that filled the files knows an earlier life of the daemon. */
+	if (session->filled != SESSION_FILLED && session->state == SESSION_SERVED)
+		session_give_up(session, "it was being restored");
 	read_request(adoption, session, kept);
 	if (session->given_up)
 		return;

@@ -65,8 +65,9 @@
 //     clients			a list
 // 	 session, pid, program, uid
 // 	 cgroup			null; or the process's control group at the time of its connection
-// 	 state			opening, running, paused, suspended, held, faulted, closed, closing. A session that is paused
-// 				before an executor knows it is opening first
+// 	 state			opening, running, paused, suspended, restoring, held, faulted, closed, closing. A session
+// 				that is paused before an executor knows it is opening first; one in restoring has
+// 				not all of its memory yet
 // 	 memory_bytes		device memory that is mapped now, in whole chunks
 // 	 swapped_bytes		device memory of a suspended session that is off the device now; shared memory counts
 // 				for one of the sessions
@@ -152,6 +153,8 @@ static const char *state_text(const struct session *session)
 		return "opening";
 	if (session->state == SESSION_CLOSING)
 		return "closing";
+	if (session->state == SESSION_SERVED && session->filled != SESSION_FILLED)
+		return "restoring";
 	state = word_acquire(&session->view.server->state);
 	if (state == SHM_SESSION_RUNNING &&
 		(session->memory == SESSION_MEMORY_AWAY || session->memory == SESSION_MEMORY_RETURNS))

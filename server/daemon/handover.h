@@ -23,7 +23,11 @@
 // GIVE and FILES, and answers once it has the processes. The REPLY to that says that the set goes
 // on, and how many files are not complete yet: with any, another REPLY follows when all are. A tool
 // that restores begins with RESTORE and then is the giver, without a word in the shared table: the
-// receiver owns the set from TAKE on. The sessions get new numbers.
+// receiver owns the set from TAKE on. The sessions get new numbers. The answer to ASK says which
+// files are of device memory: the tool may fill these later. Behind TAKE it says FILLED again and
+// again, with the first byte that may be missing, and the receiver brings the bytes before that to
+// the device. The last FILLED says that all are there, and its REPLY that the programs may go on.
+// A hang-up before that ends them.
 //
 // A bundle is a file with the records of the sessions and of all that they hold
 // (session/records.h), in this order:
@@ -60,6 +64,7 @@ enum handover_step {
 	HANDOVER_GIVE,
 	HANDOVER_FILES,
 	HANDOVER_TAKE,
+	HANDOVER_FILLED,
 	HANDOVER_REPLY
 };
 

@@ -103,6 +103,8 @@ static const char *refuses_session(const struct swap_group *members, const struc
 		return "it is not served now: it starts or ends, or its device is drained; try again";
 	if (session->move)
 		return "it is being moved to another executor";
+	if (session->filled != SESSION_FILLED)
+		return "it is being restored";
 	text = leaving_refuses(session);
 	return text ? text : refuses_host_memory(members, session);
 }

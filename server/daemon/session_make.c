@@ -122,6 +122,7 @@ static struct session *allocate(struct domain *domain, const struct session_peer
 	session->pid = peer->pid;
 	session->subject = peer->subject;
 	session->window = WINDOW_NONE;
+	session->filled = SESSION_FILLED;
 	session->view = SHM_VIEW_NULL;
 	holdings_init(&session->holdings);
 	session->holdings.store = domain->daemon->store;

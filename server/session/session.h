@@ -80,6 +80,9 @@ enum session_memory {
 	SESSION_MEMORY_RETURNS,
 };
 
+/* All bytes of the files are there. */
+#define SESSION_FILLED UINT64_MAX
+
 /* The message that the program gets at the end of the turn; its consequences follow once it is sent
  * (due.h). */
 enum session_answer {
@@ -144,6 +147,9 @@ struct session {
 	uint32_t deaths;  /* of executors that crashed while they had the session's request */
 	enum session_mirroring mirroring;
 	enum session_memory memory;
+	/* SESSION_FILLED, or, while a tool restores the session, bytes from the start of the
+	 * memory's files that are there (adopt/arrive.h) */
+	uint64_t filled;
 	/* Owners and lists of the session. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */

@@ -97,6 +97,12 @@ void swap_free_group(struct swap_group *group);
  * call. */
 const char *swap_name_obstacle(uint64_t session, pid_t pid, const char *text);
 
+/**
+ * The files of the session's memory have all bytes before this one, or SESSION_FILLED. Say the same
+ * of all that share memory with the session, before its memory is what executors may use.
+ */
+void swap_fill(struct session *session, uint64_t place);
+
 /** Another device has the memory of the session's set, with its files: that is no longer away
  * here. */
 void swap_hand_over(struct session *session);

@@ -229,13 +229,27 @@ static uint64_t stashable(const struct swap *swap, const struct piece *piece)
 	return bytes;
 }
 
+static uint64_t bytes_of_next(const struct swap *swap)
+{
+	const uint64_t left = swap->pieces.at[swap->next].bytes - swap->at;
+
+	return left < SWAP_CARRY_BYTES ? left : SWAP_CARRY_BYTES;
+}
+
+/* True if there is something to copy, and the files have it. */
+static bool has_next(const struct swap *swap)
+{
+	return swap->next < swap->pieces.count &&
+	       swap->pieces.at[swap->next].chunk->place + swap->at + bytes_of_next(swap) <=
+		       swap_first(swap)->filled;
+}
+
 static void carry_next(struct swap *swap)
 {
 	const struct piece *piece = &swap->pieces.at[swap->next];
 	const struct holding *mapping = piece_mapping(piece);
 	struct session *session = session_of(mapping->holdings);
-	uint64_t left = piece->bytes - swap->at, stashed = stashable(swap, piece);
-	uint64_t bytes = left < SWAP_CARRY_BYTES ? left : SWAP_CARRY_BYTES;
+	uint64_t bytes = bytes_of_next(swap), stashed = stashable(swap, piece);
 	struct wire_message message = {.type = WIRE_CARRY_MEMORY,
 		.session = session->number,
 		.carry = {.address = mapping->range.address + swap->at,
@@ -261,10 +275,21 @@ static void feed(struct swap *swap)
 {
 	const unsigned round = swap->round;
 
-	while (swap->round == round && swap->pending < SWAP_REQUESTS && swap->next < swap->pieces.count)
+	while (swap->round == round && swap->pending < SWAP_REQUESTS && has_next(swap))
 		carry_next(swap);
-	if (swap->round == round && !swap->pending)
+	if (swap->round == round && !swap->pending && swap->next == swap->pieces.count)
 		swap->way->copied(swap);
+}
+
+void swap_fill(struct session *session, uint64_t place)
+{
+	struct swap *swap = session->swap;
+
+	session->filled = place;
+	if (place == SESSION_FILLED)
+		session_changed(session);
+	if (swap && session->memory == SESSION_MEMORY_RETURNS && swap->step == SWAP_CARRIES)
+		feed(swap);
 }
 
 void swap_copy(struct swap *swap)

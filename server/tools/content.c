@@ -6,21 +6,25 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "protocol/hash.h"
+#include "server/file.h"
+#include "server/session/records.h"
 #include "server/tools/earlier.h"
 
-#define BUNDLE "bundle"
-/* Beside the caller. */
-#define THREADS 15u
+#define BUNDLE	"bundle"
+#define THREADS 16u
+/* Pieces that are worth a word, and the longest wait for them. */
+#define NEWS	64u
+#define WAIT_NS 100000000
 
 /*
  * Bytes
@@ -164,6 +168,7 @@ static int compare_places(int fd, const struct archive_file *file)
 struct work {
 	uint32_t file;
 	struct archive_piece *piece;
+	bool is_done;
 };
 
 struct copies {
@@ -173,24 +178,48 @@ struct copies {
 	const struct earlier *earlier;
 	/* Return: 0, -EBADMSG or -errno */
 	int (*copy)(const struct copies *copies, uint32_t file, struct archive_piece *piece, uint8_t *buffer);
+	uint32_t memory; /* loading: the first of the files of device memory, which are the last works */
 	struct work *works;
-	size_t work_count;
-	atomic_size_t next;
-	atomic_int error; /* the first; 0: none */
+	size_t work_count, rest_count; /* of all; of files that are none of device memory */
+	pthread_t threads[THREADS];
+	unsigned started;
+	pthread_mutex_t lock; /* of these: */
+	pthread_cond_t news;
+	size_t next, done, seen;
+	int error; /* the first; 0: none */
 };
+
+/* Return: NULL: there is no more */
+static struct work *take_work(struct copies *copies)
+{
+	struct work *work = NULL;
+
+	pthread_mutex_lock(&copies->lock);
+	if (!copies->error && copies->next < copies->work_count)
+		work = &copies->works[copies->next++];
+	pthread_mutex_unlock(&copies->lock);
+	return work;
+}
+
+static void end_work(struct copies *copies, struct work *work, int r)
+{
+	pthread_mutex_lock(&copies->lock);
+	copies->error = copies->error ? copies->error : r;
+	copies->done += !r;
+	work->is_done = !r;
+	pthread_cond_signal(&copies->news);
+	pthread_mutex_unlock(&copies->lock);
+}
 
 static void *copy_some(void *context)
 {
 	struct copies *copies = context;
 	uint8_t *buffer = malloc(ARCHIVE_PIECE);
-	int r = buffer ? 0 : -ENOMEM, none = 0;
-	size_t number;
+	struct work *work;
 
-	while (!r && !atomic_load(&copies->error) &&
-		(number = atomic_fetch_add(&copies->next, 1)) < copies->work_count)
-		r = copies->copy(copies, copies->works[number].file, copies->works[number].piece, buffer);
-	if (r)
-		atomic_compare_exchange_strong(&copies->error, &none, r);
+	while ((work = take_work(copies)))
+		end_work(copies, work,
+			buffer ? copies->copy(copies, work->file, work->piece, buffer) : -ENOMEM);
 	free(buffer);
 	return NULL;
 }
@@ -198,6 +227,11 @@ static void *copy_some(void *context)
 static bool is_content(const struct archive *archive, uint32_t file)
 {
 	return archive->files[file].kind == ARCHIVE_CONTENT;
+}
+
+static bool is_memory(const struct copies *copies, uint32_t file)
+{
+	return file >= copies->memory && file - copies->memory < KEPT_SWAP_FILES;
 }
 
 static size_t count_pieces(const struct archive *archive)
@@ -210,34 +244,52 @@ static size_t count_pieces(const struct archive *archive)
 }
 
 /* The files take turns: those who write the same file in memory wait for each other. */
-static void list_pieces(struct copies *copies, size_t count)
+static void list_pieces(struct copies *copies, bool of_memory)
 {
 	const struct archive *archive = copies->archive;
+	bool is_more = true;
 
-	for (size_t turn = 0; copies->work_count < count; turn++)
-		for (uint32_t i = 0; i < archive->count; i++)
-			if (is_content(archive, i) && turn < archive->files[i].piece_count)
-				copies->works[copies->work_count++] =
-					(struct work){.file = i, .piece = &archive->files[i].pieces[turn]};
+	for (size_t turn = 0; is_more; turn++) {
+		is_more = false;
+		for (uint32_t i = 0; i < archive->count; i++) {
+			if (!is_content(archive, i) || is_memory(copies, i) != of_memory ||
+				turn >= archive->files[i].piece_count)
+				continue;
+			copies->works[copies->work_count++] =
+				(struct work){.file = i, .piece = &archive->files[i].pieces[turn]};
+			is_more = true;
+		}
+	}
 }
 
-static int copy_all(struct copies *copies)
+/* Return: 0 or -ENOMEM */
+static int begin_copies(struct copies *copies)
 {
-	const size_t count = count_pieces(copies->archive);
-	pthread_t threads[THREADS];
-	unsigned started = 0;
-
-	copies->works = calloc(count + 1, sizeof(*copies->works));
+	pthread_mutex_init(&copies->lock, NULL);
+	pthread_cond_init(&copies->news, NULL);
+	copies->works = calloc(count_pieces(copies->archive) + 1, sizeof(*copies->works));
 	if (!copies->works)
 		return -ENOMEM;
-	list_pieces(copies, count);
-	while (started < THREADS && !pthread_create(&threads[started], NULL, copy_some, copies))
-		started++;
-	copy_some(copies);
-	while (started--)
-		pthread_join(threads[started], NULL);
+	list_pieces(copies, false);
+	copies->rest_count = copies->work_count;
+	list_pieces(copies, true);
+	while (copies->started < THREADS &&
+		!pthread_create(&copies->threads[copies->started], NULL, copy_some, copies))
+		copies->started++;
+	if (!copies->started)
+		copy_some(copies);
+	return 0;
+}
+
+/* Return: 0, -EBADMSG or -errno */
+static int end_copies(struct copies *copies)
+{
+	while (copies->started)
+		pthread_join(copies->threads[--copies->started], NULL);
 	free(copies->works);
-	return atomic_load(&copies->error);
+	pthread_cond_destroy(&copies->news);
+	pthread_mutex_destroy(&copies->lock);
+	return copies->error;
 }
 
 /*
@@ -297,7 +349,8 @@ static int store_all(struct copies *copies, const int *fds)
 	for (uint32_t i = 0; !r && i < archive->count; i++)
 		if (is_content(archive, i) && (copies->fds[i] = open_again(fds[i])) < 0)
 			r = -errno;
-	r = r ? r : copy_all(copies);
+	r = r ? r : begin_copies(copies);
+	r = r ? r : end_copies(copies);
 	for (uint32_t i = 0; !r && i < archive->count; i++)
 		if (is_content(archive, i))
 			r = compare_places(copies->fds[i], &archive->files[i]);
@@ -306,8 +359,11 @@ static int store_all(struct copies *copies, const int *fds)
 
 int content_store(int folder, struct archive *archive, const int *fds, const struct earlier *earlier)
 {
-	struct copies copies = {
-		.folder = folder, .archive = archive, .earlier = earlier, .copy = store_piece};
+	struct copies copies = {.folder = folder,
+		.archive = archive,
+		.earlier = earlier,
+		.copy = store_piece,
+		.memory = archive->count};
 	int r = mkdirat(folder, ARCHIVE_MEMORY, 0700) ? -errno : 0;
 
 	copies.fds = malloc((archive->count + 1) * sizeof(*copies.fds));
@@ -341,7 +397,11 @@ static int load_piece(
 	close(from);
 	if (!r && hash_add(HASH_START, buffer, piece->bytes) != piece->hash)
 		r = -EBADMSG;
-	return r ? r : write_at(copies->fds[file], buffer, piece->bytes, piece->offset);
+	if (r)
+		return r;
+	/* Pages that are written whole need not be cleared first. */
+	fallocate(copies->fds[file], 0, (off_t)piece->offset, (off_t)piece->bytes);
+	return write_at(copies->fds[file], buffer, piece->bytes, piece->offset);
 }
 
 /* Return: negative: see errno */
@@ -350,40 +410,120 @@ static int make_memory(void)
 	return memfd_create("frmps-restored", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-/* Return: 0, -EBADMSG or -errno */
-static int load_all(struct copies *copies)
+/* Return: 0 or -errno */
+static int make_files(const struct copies *copies)
 {
 	const struct archive *archive = copies->archive;
+	const int folder = file_huge_folder();
 	int *fds = copies->fds, r = 0;
 
 	for (uint32_t i = 0; !r && i < archive->count; i++) {
 		if (!is_content(archive, i))
 			continue;
-		fds[i] = make_memory();
+		fds[i] = is_memory(copies, i) ? file_in_memory(folder, "frmps-restored") : make_memory();
 		if (fds[i] < 0 || ftruncate(fds[i], (off_t)archive->files[i].place) < 0)
 			r = -errno;
 	}
-	r = r ? r : copy_all(copies);
+	if (folder >= 0)
+		close(folder);
+	return r;
+}
+
+int content_load(
+	int folder, const struct archive *archive, uint32_t memory, int *fds, struct copies **ret_copies)
+{
+	struct copies *copies = *ret_copies = calloc(1, sizeof(*copies));
+	int r;
+
+	if (!copies)
+		return -ENOMEM;
+	*copies = (struct copies){
+		.folder = folder, .archive = archive, .fds = fds, .copy = load_piece, .memory = memory};
+	r = make_files(copies);
+	r = r ? r : begin_copies(copies);
+	if (r) {
+		free(copies);
+		*ret_copies = NULL;
+	}
+	return r;
+}
+
+/* Waits for that, for a moment. Holds the lock afterwards. Return: as copies.error */
+static int await(struct copies *copies, bool (*is_there)(const struct copies *copies))
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&copies->lock);
+	while (!is_there(copies) && !copies->error &&
+		!pthread_cond_clockwait(&copies->news, &copies->lock, CLOCK_MONOTONIC, &until))
+		;
+	return copies->error;
+}
+
+/* The first byte of device memory that may be missing. */
+static uint64_t find_place(const struct copies *copies)
+{
+	uint64_t place = UINT64_MAX;
+
+	for (size_t i = copies->rest_count; i < copies->work_count; i++)
+		if (!copies->works[i].is_done && copies->works[i].piece->offset < place)
+			place = copies->works[i].piece->offset;
+	return place;
+}
+
+static bool has_news(const struct copies *copies)
+{
+	return copies->done >= copies->seen + NEWS || copies->done == copies->work_count;
+}
+
+int content_await(struct copies *copies, uint64_t *ret_place)
+{
+	int r = await(copies, has_news);
+
+	copies->seen = copies->done;
+	*ret_place = find_place(copies);
+	pthread_mutex_unlock(&copies->lock);
+	return r;
+}
+
+static bool is_rest_done(const struct copies *copies)
+{
+	for (size_t i = 0; i < copies->rest_count; i++)
+		if (!copies->works[i].is_done)
+			return false;
+	return true;
+}
+
+int content_await_rest(struct copies *copies)
+{
+	const struct archive *archive = copies->archive;
+	int r = await(copies, is_rest_done);
+
+	if (!r && !is_rest_done(copies))
+		r = -EAGAIN;
+	pthread_mutex_unlock(&copies->lock);
 	for (uint32_t i = 0; !r && i < archive->count; i++)
-		if (is_content(archive, i) && archive->files[i].seals > 0 &&
-			fcntl(fds[i], F_ADD_SEALS, archive->files[i].seals) < 0)
+		if (is_content(archive, i) && !is_memory(copies, i) && archive->files[i].seals > 0 &&
+			fcntl(copies->fds[i], F_ADD_SEALS, archive->files[i].seals) < 0)
 			r = -errno;
 	return r;
 }
 
-int content_load(int folder, const struct archive *archive, int *fds)
+struct copies *content_end(struct copies *copies)
 {
-	struct copies copies = {.folder = folder, .archive = archive, .fds = fds, .copy = load_piece};
-	int r = load_all(&copies);
-
-	for (uint32_t i = 0; r && i < archive->count; i++) {
-		if (!is_content(archive, i))
-			continue;
-		if (fds[i] >= 0)
-			close(fds[i]);
-		fds[i] = -1;
-	}
-	return r;
+	if (!copies)
+		return NULL;
+	/* Works that nobody has begun are none any more. */
+	pthread_mutex_lock(&copies->lock);
+	copies->error = -ECANCELED;
+	pthread_mutex_unlock(&copies->lock);
+	end_copies(copies);
+	free(copies);
+	return NULL;
 }
 
 /*

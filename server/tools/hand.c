@@ -3,6 +3,7 @@
 #include "server/tools/hand.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +125,18 @@ int hand_give(struct hand *hand, const int *fds, uint32_t count)
 		r = send_message(hand, &message, fds + at, some);
 	}
 	return r;
+}
+
+int hand_fill(struct hand *hand, uint64_t place)
+{
+	const struct wire_message message = {
+		.type = WIRE_HANDOVER, .handover = {.step = HANDOVER_FILLED, .text = "", .place = place}};
+	struct pollfd said = {.fd = hand->socket, .events = POLLIN};
+
+	if (poll(&said, 1, 0) <= 0)
+		return send_message(hand, &message, NULL, 0);
+	hand_hear(hand, HANDOVER_REPLY);
+	return hand_fail(hand, "the service says what was not asked");
 }
 
 int hand_reply(struct hand *hand)

@@ -39,6 +39,8 @@ int hand_fail(struct hand *hand, const char *format, ...) __attribute__((format(
 int hand_say(struct hand *hand, enum handover_step step, uint32_t files, int fd);
 /** Sends FILES. Return: 0 or -1 */
 int hand_give(struct hand *hand, const int *fds, uint32_t count);
+/** Sends FILLED, unless the service has ended it meanwhile. Return: 0 or -1 */
+int hand_fill(struct hand *hand, uint64_t place);
 /** Sends a REPLY: of success, or with the reason of the failure. Return: 0 or -1 */
 int hand_reply(struct hand *hand);
 

@@ -400,6 +400,13 @@ void process_hold_signals(sigset_t *ret_before)
 	sigprocmask(SIG_BLOCK, &held, ret_before);
 }
 
+bool process_is_interrupted(void)
+{
+	sigset_t pending;
+
+	return !sigpending(&pending) && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
+}
+
 /* A process and all its descendants, the caller's. */
 struct tree {
 	pid_t *pids;

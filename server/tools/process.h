@@ -45,6 +45,8 @@ uint64_t process_peer(int socket);
  * others are stopped. @ret_before: for sigprocmask()
  */
 void process_hold_signals(sigset_t *ret_before);
+/** True if somebody wants to end this process meanwhile. */
+bool process_is_interrupted(void);
 /** Sends a signal to a process and all its descendants. */
 void process_signal_tree(pid_t root, int signal);
 /** True if the process or a descendant has a file open whose path begins so. */

@@ -27,6 +27,7 @@ struct restoring {
 	int folder, bundle;
 	struct archive archive;
 	int *fds; /* of its files, for the service; -1: not made yet */
+	struct copies *load;
 	/* The processes' ends of the sockets. */
 	struct criu_socket *sockets;
 	size_t socket_count;
@@ -79,6 +80,34 @@ static int ask(struct restoring *restoring)
 	return hand_hear(hand, HANDOVER_REPLY);
 }
 
+/* Threads load while processes and sessions are made. */
+static int begin_loading(struct restoring *restoring)
+{
+	const struct archive *archive = &restoring->archive;
+	const uint32_t first = restoring->hand->message.handover.files;
+
+	/* Also of the threads. */
+	process_hold_signals(&restoring->mask);
+	return judge(restoring, content_load(restoring->folder, archive, first ? first - 1 : archive->count,
+					restoring->fds, &restoring->load));
+}
+
+static int is_interrupted(struct restoring *restoring)
+{
+	return process_is_interrupted() ? hand_fail(restoring->hand, "it was interrupted") : 0;
+}
+
+/* The files that the service needs at once. */
+static int await_rest(struct restoring *restoring)
+{
+	int r;
+
+	do
+		r = content_await_rest(restoring->load);
+	while (r == -EAGAIN && !is_interrupted(restoring));
+	return judge(restoring, r);
+}
+
 /*
  * The processes
  */
@@ -118,7 +147,6 @@ static int make_processes(struct restoring *restoring)
 
 	if (snprintf(path, sizeof(path), "%s/process", restoring->path) >= (int)sizeof(path))
 		return hand_fail(restoring->hand, "the path is too long");
-	process_hold_signals(&restoring->mask);
 	if (criu_restore(path, restoring->sockets, restoring->socket_count, text))
 		return hand_fail(restoring->hand, "%s", text);
 	restoring->are_there = true;
@@ -187,17 +215,31 @@ static int give(struct restoring *restoring)
 	return hand_hear(hand, HANDOVER_REPLY);
 }
 
+/* The service brings device memory to the device meanwhile. */
+static int fill(struct restoring *restoring)
+{
+	uint64_t place;
+
+	do
+		if (judge(restoring, content_await(restoring->load, &place)) || is_interrupted(restoring) ||
+			hand_fill(restoring->hand, place))
+			return -1;
+	while (place != UINT64_MAX);
+	return hand_hear(restoring->hand, HANDOVER_REPLY);
+}
+
 static int restore(struct restoring *restoring)
 {
-	if (open_archive(restoring) || ask(restoring) ||
-		judge(restoring, content_load(restoring->folder, &restoring->archive, restoring->fds)) ||
-		make_sockets(restoring) || make_processes(restoring) || take_all(restoring))
+	if (open_archive(restoring) || ask(restoring) || begin_loading(restoring) ||
+		make_sockets(restoring) || make_processes(restoring) || await_rest(restoring) ||
+		take_all(restoring) || give(restoring))
 		return -1;
-	return give(restoring);
+	return fill(restoring);
 }
 
 static void close_all(struct restoring *restoring)
 {
+	content_end(restoring->load);
 	close_sockets(restoring);
 	for (uint32_t i = 0; restoring->fds && i < restoring->archive.count; i++)
 		if (restoring->fds[i] >= 0)

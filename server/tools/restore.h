@@ -1,9 +1,11 @@
 // frmpsctl restore: a program from files (archive.h).
 //
-// The service is asked if there is room for it. CRIU makes the processes, stopped, with new sockets
-// in the place of those to the service. Then the service gets the other ends, the files that the
-// processes have mapped, and the program's device memory in files, and has it on the device before
-// the processes go on. On a failure no process is left.
+// The service is asked if there is room for it. Threads begin to read the folder. CRIU makes the
+// processes, stopped, with new sockets in the place of those to the service. Then the service gets
+// the other ends, the files that the processes have mapped, and the program's device memory in
+// files, which the threads go on to fill: the service hears how far, and brings as much to the
+// device. The processes go on when all is read, and is what was written. On a failure no process is
+// left.
 //
 // Blocking. A single thread, with others for copies.
 

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -135,6 +136,12 @@ static bool is_there(pid_t pid)
 	return !kill(pid, 0);
 }
 
+/* A program that was restored is a child of ours, and a failure ends it. */
+static void expect_gone(pid_t pid)
+{
+	ck_assert(!is_there(pid) || exit_status(pid) == KILLED);
+}
+
 /*
  * Orders
  */
@@ -190,7 +197,8 @@ static void expect_refused(const char *name, const char *why, pid_t pid)
 {
 	ck_assert(!order("restore %s", name));
 	ck_assert_msg(strstr(said, why), "%s", said);
-	ck_assert(!is_there(pid));
+	expect_gone(pid);
+	status_await_no_sessions(&service);
 }
 
 /*
@@ -533,6 +541,125 @@ TEST(saved, what_the_service_cannot_save_is_named)
 }
 
 /*
+ * A piece of device memory that cannot be read yet
+ */
+
+/* A tool that restores `first`, and the file that it waits for: who opens a file with a lease waits
+ * until that is given back. */
+struct waiting {
+	pid_t tool;
+	int file;
+};
+
+static int hold_last_piece(void)
+{
+	char last[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+	unsigned long long place, most = 0;
+	unsigned number;
+	DIR *all = opendir("first/memory");
+	int fd;
+
+	ck_assert_ptr_nonnull(all);
+	while ((entry = readdir(all)))
+		if (sscanf(entry->d_name, "%u.%llx", &number, &place) == 2 && place >= most) {
+			most = place;
+			strcpy(last, entry->d_name);
+		}
+	fd = openat(dirfd(all), last, O_RDONLY | O_CLOEXEC);
+	closedir(all);
+	ck_assert_int_ge(fd, 0);
+	/* Whoever waits for it is told. */
+	signal(SIGIO, SIG_IGN);
+	ck_assert_int_eq(fcntl(fd, F_SETLEASE, F_WRLCK), 0);
+	return fd;
+}
+
+/* Until the program is there, and the service has it. */
+static struct waiting begin_restoring(const struct child *child)
+{
+	struct waiting waiting = {.file = hold_last_piece()};
+
+	waiting.tool = fork();
+	if (!waiting.tool) {
+		dup2(open("restored", O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+		execl(getenv("FRMPS_TEST_CTL"), "frmpsctl", "restore", "first", (char *)NULL);
+		_exit(127);
+	}
+	while (!status_is_in(&service, child->pid, "restoring"))
+		ck_assert_int_eq(waitpid(waiting.tool, NULL, WNOHANG), 0);
+	ck_assert(is_there(child->pid));
+	return waiting;
+}
+
+static void let_read(struct waiting *waiting)
+{
+	close(waiting->file);
+}
+
+/* Its memory is on the way to the device meanwhile. */
+TEST(saved, a_restored_program_waits_for_its_last_byte)
+{
+	struct child child = begin("keeper");
+	struct waiting waiting;
+
+	see_it_work(&child);
+	put_away(&child, "first");
+	waiting = begin_restoring(&child);
+	ck_assert(!order("checkpoint %lld second", status_session(&service, child.pid)));
+	ck_assert_msg(strstr(said, "being restored"), "%s", said);
+	ck_assert_int_eq(status_counter(&service, "sessions_restored"), 0);
+	let_read(&waiting);
+	ck_assert_int_eq(exit_status(waiting.tool), 0);
+	ck_assert_int_eq(status_counter(&service, "sessions_restored"), 1);
+	see_it_work(&child);
+	see_it_work(&child);
+	end(&child);
+}
+
+enum { INTERRUPTED, DAEMON, PROGRAM, TOOL, VICTIMS };
+
+/* @why: what the tool says; it says nothing where it has died itself */
+static void kill_one(int victim, const struct child *child, const struct waiting *waiting, const char **why)
+{
+	static const char *const said_of[VICTIMS] = {
+		[DAEMON] = "does not answer", [PROGRAM] = "has ended before"};
+	const pid_t pids[VICTIMS] = {waiting->tool, status_daemon(&service), child->pid, waiting->tool};
+
+	*why = said_of[victim];
+	kill(pids[victim], victim == INTERRUPTED ? SIGTERM : SIGKILL);
+	if (victim != TOOL)
+		return;
+	/* Nobody else ends the stopped program. */
+	status_await_no_sessions(&service);
+	kill(child->pid, SIGKILL);
+}
+
+/* Nothing is left of it, and it can be restored again. */
+TEST_LOOP(saved, who_dies_before_the_last_byte_costs_the_restore, 0, VICTIMS)
+{
+	struct child child = begin("keeper");
+	struct waiting waiting;
+	char command[100];
+	const char *why;
+
+	see_it_work(&child);
+	put_away(&child, "first");
+	waiting = begin_restoring(&child);
+	kill_one(_i, &child, &waiting, &why);
+	ck_assert_int_eq(exit_status(child.pid), KILLED);
+	let_read(&waiting);
+	ck_assert_int_ne(exit_status(waiting.tool), 0);
+	snprintf(command, sizeof(command), "grep -q '%s' restored", why ? why : "");
+	ck_assert_int_eq(why ? system(command) : 0, 0);
+	status_await_no_sessions(&service);
+	status_await_executors(&service);
+	bring_back("first");
+	see_it_work(&child);
+	end(&child);
+}
+
+/*
  * Kills
  */
 
@@ -609,7 +736,8 @@ TEST(saved, kills_lose_nothing)
 		status_await_executors(&service);
 		put_away(&child, "first");
 		if (!order_among_kills(&seed, "restore first")) {
-			ck_assert(!is_there(child.pid));
+			expect_gone(child.pid);
+			status_await_no_sessions(&service);
 			status_await_executors(&service);
 			bring_back("first");
 		}

@@ -91,6 +91,16 @@ static void say(enum handover_step step, uint32_t count, const int *fds, unsigne
 	said = step;
 }
 
+/* Bytes before that place are in the files. */
+static void fill(uint64_t place)
+{
+	struct wire_message message = {.type = WIRE_HANDOVER};
+
+	message.handover = (struct wire_handover){.step = HANDOVER_FILLED, .text = "", .place = place};
+	message_send(socket_of_tool, &message, NULL, 0);
+	said = HANDOVER_FILLED;
+}
+
 static void visit(enum handover_step step)
 {
 	int both[2];
@@ -285,6 +295,8 @@ static void go_on(void)
 		give();
 	else if (said == HANDOVER_FILES)
 		say(HANDOVER_TAKE, 0, NULL, 0);
+	else if (said == HANDOVER_TAKE)
+		fill(SESSION_FILLED);
 	else
 		is_over = is_back = true;
 }
@@ -362,6 +374,28 @@ static void expect_refused(const char *why)
 	ck_assert_uint_eq(fake->daemon.counters.sessions_restored, 0);
 }
 
+static void await_reply(void)
+{
+	while (!pair_hear(socket_of_tool))
+		if (fake_skip(fake))
+			pair_play_all(NULL);
+	ck_assert_int_eq(fake->message.handover.code, 0);
+}
+
+/* They are taken, and their files are empty. */
+static void come_unfilled(void)
+{
+	visit(HANDOVER_RESTORE);
+	while (said != HANDOVER_TAKE) {
+		pair_play_all(NULL);
+		if (!tool_one())
+			fake_skip(fake);
+	}
+	await_reply();
+	for (int i = 0; i < 10 && fake_skip(fake); i++)
+		pair_play_all(NULL);
+}
+
 /*
  * They come
  */
@@ -432,6 +466,68 @@ TEST(restore, nothing_is_left_of_them_when_they_end)
 	ck_assert_uint_eq(count_kept(), kept_before);
 }
 
+TEST(restore, memory_comes_as_far_as_the_files_have_it)
+{
+	pair_manner.filed = 0;
+	come_unfilled();
+	for (int i = 0; i < PAIR; i++)
+		ck_assert_int_eq(pair_session(i)->memory, SESSION_MEMORY_RETURNS);
+	fill(0);
+	pair_play_all(NULL);
+	fill(PAIR_BYTES - 1);
+	pair_play_all(NULL);
+	ck_assert_uint_eq(pair_manner.filed, 0);
+	fill(PAIR_BYTES);
+	pair_play_all(NULL);
+	ck_assert_uint_eq(pair_manner.filed, 1);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_restored, 0);
+	fill(SESSION_FILLED);
+	finish();
+	ck_assert_msg(is_back, "%s", text);
+	settle();
+	ck_assert_uint_eq(pair_manner.filed, 1);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_restored, PAIR);
+	expect_served();
+}
+
+/* The successor gets all of it, and no more than the files have. */
+TEST(restore, another_executor_begins_anew)
+{
+	pair_manner.filed = 0;
+	come_unfilled();
+	pair_kill(fake_domain(fake)->active);
+	pair_play_all(NULL);
+	ck_assert_uint_eq(pair_manner.filed, 0);
+	fill(SESSION_FILLED);
+	finish();
+	ck_assert_msg(is_back, "%s", text);
+	settle();
+	ck_assert_uint_eq(pair_manner.filed, 1);
+	expect_served();
+}
+
+/* Who saves them, or takes them elsewhere, would have a part of them. */
+TEST(restore, they_do_not_leave_before_they_are_whole)
+{
+	int tool;
+
+	come_unfilled();
+	tool = socket_of_tool;
+	visit(HANDOVER_SAVE);
+	is_over = false;
+	pair_play_all(NULL);
+	ck_assert(pair_hear(socket_of_tool));
+	ck_assert_msg(
+		strstr(fake->message.handover.text, "being restored"), "%s", fake->message.handover.text);
+	hang_up();
+	socket_of_tool = tool;
+	fill(SESSION_FILLED);
+	finish();
+	ck_assert_msg(is_back, "%s", text);
+	settle();
+	expect_served();
+}
+
 /*
  * They do not come
  */
@@ -476,6 +572,18 @@ TEST_LOOP(refused, a_bundle_that_is_none_is_refused, 0, 4)
 	close(garbage);
 	close(pipes[0]);
 	close(pipes[1]);
+}
+
+/* It would have the memory of whoever else has no files for it. */
+TEST(refused, who_comes_has_its_memory_in_files)
+{
+	const enum session_memory here = SESSION_MEMORY_HERE;
+
+	change_bundle(of_head(sizeof(struct handover_head) + offsetof(struct handover_member, session) +
+			      offsetof(struct session_record, head) + offsetof(struct session, memory)),
+		&here, sizeof(here));
+	visit(HANDOVER_RESTORE);
+	expect_refused("cannot be read");
 }
 
 /* Members that were not asked about. */
@@ -542,7 +650,7 @@ TEST(refused, more_descriptors_are_too_many)
 }
 
 /* All that is not the next step. @_i: what was said before, and what is said then */
-TEST_LOOP(refused, what_was_not_awaited_is_refused, 0, 4 * (HANDOVER_REPLY + 1))
+TEST_LOOP(refused, what_was_not_awaited_is_refused, 0, 5 * (HANDOVER_REPLY + 1))
 {
 	const int before = _i / (HANDOVER_REPLY + 1);
 	const enum handover_step step = (enum handover_step)(_i % (HANDOVER_REPLY + 1));
@@ -560,12 +668,16 @@ TEST_LOOP(refused, what_was_not_awaited_is_refused, 0, 4 * (HANDOVER_REPLY + 1))
 	if (before >= 3)
 		give_files();
 	pair_play_all(NULL);
-	while (before >= 3 && !pair_hear(socket_of_tool))
-		if (fake_skip(fake))
-			pair_play_all(NULL);
+	if (before >= 3)
+		await_reply();
+	if (before >= 4) {
+		say(HANDOVER_TAKE, 0, NULL, 0);
+		await_reply();
+	}
 	/* That is the next step; a question may be asked again. */
 	if ((before < 2 && step == HANDOVER_ASK) || (before == 1 && step == HANDOVER_GIVE) ||
-		(before == 2 && step == HANDOVER_FILES) || (before == 3 && step == HANDOVER_TAKE)) {
+		(before == 2 && step == HANDOVER_FILES) || (before == 3 && step == HANDOVER_TAKE) ||
+		(before == 4 && step == HANDOVER_FILLED)) {
 		hang_up();
 		expect_nothing_left();
 		return;
@@ -626,14 +738,14 @@ static bool play_steps(int count)
 TEST_LOOP(lives, they_come_all_or_not_at_all, 0, STEPS *PAIR_DEATHS)
 {
 	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
-	bool has_taken;
+	bool is_filled;
 
 	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
 		return;
 	visit(HANDOVER_RESTORE);
 	play_steps(_i / PAIR_DEATHS);
 	/* The daemon has not read the latest message. */
-	has_taken = said == HANDOVER_TAKE;
+	is_filled = said == HANDOVER_FILLED;
 	pair_die(death, hang_up);
 	is_over |= socket_of_tool < 0;
 	finish();
@@ -641,13 +753,13 @@ TEST_LOOP(lives, they_come_all_or_not_at_all, 0, STEPS *PAIR_DEATHS)
 	hang_up();
 	close_files();
 	settle();
-	if (!has_taken && (death == PAIR_DEATH_DAEMON || death == PAIR_DEATH_TOOL))
+	if (!is_filled && (death == PAIR_DEATH_DAEMON || death == PAIR_DEATH_TOOL))
 		expect_nothing_left();
 	if (death == PAIR_DEATH_NONE)
 		ck_assert_msg(is_back, "%s", text);
 	if (is_back)
 		ck_assert(are_at_rest());
-	else if (!has_taken)
+	else if (!is_filled)
 		expect_nothing_left();
 	if (is_empty())
 		expect_nothing_left();

@@ -175,9 +175,13 @@ static int load(const char *name, int *loaded)
 {
 	int folder = open_folder(name), r;
 	struct archive there;
+	struct copies *load;
 
 	ck_assert_msg(!archive_read(folder, &there, text), "%s", text);
-	r = content_load(folder, &there, loaded);
+	r = content_load(folder, &there, there.count, loaded, &load);
+	while (!r && (r = content_await_rest(load)) == -EAGAIN)
+		r = 0;
+	content_end(load);
 	archive_free(&there);
 	close(folder);
 	return r;
