@@ -12,9 +12,11 @@ GPU or without PyTorch.
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import pathlib
 import random
+import select
 import subprocess
 import sys
 import time
@@ -34,12 +36,23 @@ STEPS = {"train": 1500, "decode": 30000, "share": 2500}
 
 
 def wait_for_go():
-    """Until all others are started, too."""
+    """Until all others are started, too. Return: words of the order"""
     print("ready", flush=True)
-    sys.stdin.readline()
+    return sys.stdin.readline().split()[1:]
 
 
-def checksum(tensors):
+def steps(name):
+    """Numbers of steps: as many as usual ("go"), as the order says ("go 100"), or until another order comes ("go on")."""
+    words = wait_for_go()
+    is_until_told = words == ["on"]
+    for step in itertools.count() if is_until_told else range(int(words[0]) if words else STEPS[name]):
+        if is_until_told and select.select([sys.stdin], [], [], 0)[0]:
+            return
+        yield step
+
+
+def checksum(tensors, count=0):
+    """@count: of steps"""
     import hashlib
 
     import torch
@@ -47,7 +60,7 @@ def checksum(tensors):
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
-    print(json.dumps({"checksum": digest.hexdigest()}), flush=True)
+    print(json.dumps({"checksum": digest.hexdigest(), "steps": count}), flush=True)
 
 
 def train():
@@ -59,15 +72,15 @@ def train():
     model = torch.nn.Sequential(*layers).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ballast = torch.arange(1 << 29, dtype=torch.int32, device="cuda")  # 2 GiB that nothing touches
-    wait_for_go()
-    for step in range(STEPS["train"]):
+    step = -1
+    for step in steps("train"):
         batch = torch.randn(256, 2048, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
         loss = (model(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         loss.item()
-    checksum([*model.parameters(), ballast])
+    checksum([*model.parameters(), ballast], step + 1)
 
 
 def decode():
@@ -91,14 +104,13 @@ def decode():
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         step()
-    wait_for_go()
-    seen = []
-    for number in range(STEPS["decode"]):
+    seen, number = [], -1
+    for number in steps("decode"):
         graph.replay()
         if number % 1000 == 0:
             seen.append(state.clone())
     torch.cuda.synchronize()
-    checksum([*weights, *seen])
+    checksum([*weights, state, *seen], number + 1)
 
 
 def change(tensors, weight):
@@ -133,17 +145,15 @@ def share():
     other.start()
     torch.cuda.synchronize()
     connection.send(shared)
-    for step in range(STEPS["share"]):
+    for step in itertools.chain([-1], steps("share")):
         connection.send("go on")
         connection.recv()
         change(shared, weight)
-        if not step:
-            wait_for_go()
     connection.send("end")
     other.join()
     if other.exitcode:
         return 3
-    checksum([weight, *shared])
+    checksum([weight, *shared], step + 1)
 
 
 def fault():
