@@ -10,6 +10,7 @@
 #include "client/graph/params.h"
 #include "client/graph/frontier.h"
 #include "client/state/session.h"
+#include "client/state/stream_attribute.h"
 #include "client/state/thread.h"
 #include "client/submit/encode.h"
 
@@ -225,15 +226,24 @@ static void take_programmatic(struct capture_stream *s, struct graph_params *par
 	}
 }
 
-/* A kernel keeps the priority of the stream that captures: graphs may use the priorities of their
- * nodes. */
-static CUresult take_priority(const struct client_stream *stream, struct graph_params *params)
+/* A kernel keeps what the stream that captures says of its kernels, unless its launch says it. */
+static CUresult take_attributes(const struct client_stream *stream, struct graph_params *params)
 {
-	const CUlaunchAttributeValue value = {.priority = stream->priority};
+	static const CUlaunchAttributeID taken[] = {CU_LAUNCH_ATTRIBUTE_PRIORITY,
+		CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+		CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP};
+	CUresult r = CUDA_SUCCESS;
 
-	if (params->type != CU_GRAPH_NODE_TYPE_KERNEL || !value.priority)
+	if (params->type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return CUDA_SUCCESS;
-	return params_attribute_default(params, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
+	for (size_t i = 0; r == CUDA_SUCCESS && i < sizeof(taken) / sizeof(taken[0]); ++i) {
+		CUlaunchAttributeValue value = {{0}};
+
+		if (stream_attribute_differs(stream, taken[i]) &&
+			stream_attribute_get(stream, taken[i], &value))
+			r = params_attribute_default(params, taken[i], &value);
+	}
+	return r;
 }
 
 static CUresult add(struct client_stream *stream, struct graph_params *params)
@@ -244,7 +254,7 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 	CUresult r = enter(stream, &capture);
 
 	if (r == CUDA_SUCCESS)
-		r = confirm(capture, take_priority(stream, params));
+		r = confirm(capture, take_attributes(stream, params));
 	if (r != CUDA_SUCCESS) {
 		graph_drop_params(params);
 		return r;

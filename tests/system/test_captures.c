@@ -501,6 +501,50 @@ TEST(captures, captured_kernels_keep_the_priority_of_their_stream)
 	ck_assert_uint_eq(word_at(word), 3);
 }
 
+/* What a stream says of its kernels is their nodes'; a launch that says otherwise is right. */
+TEST(captures, captured_kernels_keep_the_attributes_of_their_stream)
+{
+	const CUlaunchAttributeValue domain = {.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE},
+				     map = {.memSyncDomainMap = {2, 3}};
+	CUlaunchAttributeValue window = {.accessPolicyWindow = {.num_bytes = 4096, .hitRatio = 0.5F}}, found;
+	CUgraphNode nodes[3] = {NULL};
+	size_t count = 3;
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	word = device_words(1, 0);
+	window.accessPolicyWindow.base_ptr = (void *)(uintptr_t)word;
+	stream = new_stream();
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &domain));
+	ck_cuda(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &map));
+	ck_cuda(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &window));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(count_up_with(stream, word, (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN}));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphGetNodes(graph, nodes, &count));
+	ck_assert_uint_eq(count, 3);
+	for (unsigned int i = 0; i < 3; i++) {
+		ck_cuda(cuGraphKernelNodeGetAttribute(nodes[i], CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &found));
+		ck_assert_int_eq(found.memSyncDomain, i == 1);
+		ck_cuda(cuGraphKernelNodeGetAttribute(
+			nodes[i], CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &found));
+		ck_assert_uint_eq(found.memSyncDomainMap.default_, i ? 2 : 0);
+		ck_assert_uint_eq(found.memSyncDomainMap.remote, i ? 3 : 1);
+		ck_cuda(cuGraphKernelNodeGetAttribute(
+			nodes[i], CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &found));
+		ck_assert_uint_eq(found.accessPolicyWindow.num_bytes, i ? 4096 : 0);
+		ck_assert_ptr_eq(
+			found.accessPolicyWindow.base_ptr, i ? window.accessPolicyWindow.base_ptr : NULL);
+	}
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 3);
+}
+
 /* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for
  * the end of what was recorded. Whether the driver's captures say as much is not known. */
 TEST(captures, events_are_waited_for_to_their_end_by_early_kernels)
