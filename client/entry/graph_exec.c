@@ -112,19 +112,20 @@ CUDA_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec handle, uint64_t *flags)
 	return r;
 }
 
-/* The same, in a stream. */
+/* The same, in a stream. A capture is at an end even without a graph. */
 static CUresult begin_in(CUgraphExec handle, CUstream where, bool per_thread, struct client_exec **ret_exec,
 	struct client_stream **ret_stream)
 {
 	CUresult r = enter_of_stream(where);
 
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(where, per_thread, ret_stream);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (capture_is_on(*ret_stream))
+		return capture_refuse(*ret_stream);
 	*ret_exec = exec_find(handle);
-	if (!*ret_exec)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = stream_resolve(where, per_thread, ret_stream);
-	return r == CUDA_SUCCESS && capture_is_on(*ret_stream) ? capture_refuse(*ret_stream) : r;
+	return *ret_exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult launch(CUgraphExec handle, CUstream where, bool per_thread)

@@ -252,11 +252,12 @@ TEST_LOOP(captures, a_launch_that_is_refused_ends_its_capture, 0, 3)
 	ck_assert_uint_eq(word_at(word), 1);
 }
 
+/* Nor is that of no graph. */
 TEST(captures, launches_of_graphs_are_not_captured)
 {
 	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
 		CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
-	CUgraphExec exec;
+	CUgraphExec execs[2] = {NULL};
 	CUstream stream;
 	CUgraph graph;
 
@@ -264,16 +265,18 @@ TEST(captures, launches_of_graphs_are_not_captured)
 	stream = new_stream();
 	ck_cuda(cuGraphCreate(&graph, 0));
 	add_count(graph, NULL, 0, device_words(1, 0), 1);
-	exec = instantiate(graph);
-	for (int i = 0; i < 3; i++) {
-		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+	execs[0] = instantiate(graph);
+	for (int i = 0; i < 6; i++) {
+		CUgraphExec exec = execs[i % 2];
+
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i / 2]));
 		ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i / 2]));
 		ck_assert_int_eq(cuGraphUpload(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
-	run(exec, stream);
+	run(execs[0], stream);
 }
 
 static CUdeviceptr managed;
