@@ -179,7 +179,8 @@ static CUresult take_attributes(
 
 		if (id == CU_LAUNCH_ATTRIBUTE_IGNORE || id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
 			id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-			id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+			id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE ||
+			!encode_is_last(attributes, count, i))
 			continue;
 		if (question->attribute_count++ == FRMPS_ATTRIBUTE_MAX)
 			return CUDA_ERROR_INVALID_VALUE;

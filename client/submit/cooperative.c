@@ -24,11 +24,10 @@ static CUresult count_clustered(const struct launch *launch, const struct client
 		question.block[i] = launch->block[i];
 	}
 	for (uint32_t i = 0; i < launch->attribute_total; ++i)
-		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-			encode_attribute(&launch->attributes[i],
-				&question.attributes[question.attribute_count++ % FRMPS_ATTRIBUTE_MAX]);
-	if (question.attribute_count > FRMPS_ATTRIBUTE_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
+		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+			encode_attribute(&launch->attributes[i], &question.attributes[0]);
+			question.attribute_count = 1;
+		}
 	result = occupancy_ask(launch->function, &question, &clusters);
 	*ret_blocks = launch->function->counts_clusters ? clusters : clusters * cluster;
 	return result;

@@ -307,6 +307,15 @@ bool encode_is_value(CUlaunchAttributeID id, const CUlaunchAttributeValue *value
 		1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT |                                 \
 		1u << CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
 
+bool encode_is_last(const CUlaunchAttribute *attributes, uint32_t count, uint32_t at)
+{
+	uint32_t later = at + 1;
+
+	while (later < count && attributes[later].id != attributes[at].id)
+		++later;
+	return later >= count;
+}
+
 static CUresult check_attribute(const CUlaunchAttribute *attribute)
 {
 	unsigned int id = (unsigned int)attribute->id;
@@ -325,18 +334,25 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 
 /* False for attributes that have no effect or are a flag of the record; events have a record
  * each. */
-static bool is_sent(const CUlaunchAttribute *attribute)
+static bool is_sent(const CUlaunchAttribute *attributes, uint32_t count, uint32_t at)
 {
+	const CUlaunchAttribute *attribute = &attributes[at];
+
 	switch (attribute->id) {
 	case CU_LAUNCH_ATTRIBUTE_IGNORE:
 	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
 		return false;
 	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-		return attribute->value.clusterDim.x || attribute->value.clusterDim.y ||
-		       attribute->value.clusterDim.z;
+		if (!attribute->value.clusterDim.x && !attribute->value.clusterDim.y &&
+			!attribute->value.clusterDim.z)
+			return false;
+		break;
 	default:
-		return !is_event(attribute->id);
+		if (is_event(attribute->id))
+			return false;
+		break;
 	}
+	return encode_is_last(attributes, count, at);
 }
 
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count)
@@ -353,9 +369,11 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 			launch->cooperative = attributes[i].value.cooperative != 0;
 		launch->event_count += is_event(attributes[i].id);
-		if (is_sent(&attributes[i]) && sent++ == FRMPS_ATTRIBUTE_MAX)
-			return CUDA_ERROR_INVALID_VALUE;
+		sent += is_sent(attributes, count, i);
 	}
+	/* There are fewer kinds, unless another thread changes them meanwhile. */
+	if (sent > FRMPS_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
 	launch->attributes = attributes;
 	launch->attribute_total = count;
 	launch->attribute_count = sent;
@@ -393,7 +411,7 @@ static void write_attributes(const struct launch *launch, struct frmps_launch_at
 	uint32_t written = 0;
 
 	for (uint32_t i = 0; i < launch->attribute_total && written < launch->attribute_count; ++i)
-		if (is_sent(&launch->attributes[i]))
+		if (is_sent(launch->attributes, launch->attribute_total, i))
 			encode_attribute(&launch->attributes[i], &at[written++]);
 	memset(at + written, 0, (launch->attribute_count - written) * sizeof(*at));
 }

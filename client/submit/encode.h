@@ -46,10 +46,13 @@ uint32_t encode_cluster_blocks(const struct launch *launch);
  */
 CUresult encode_arguments(struct launch *launch, void **params, void **extra);
 
+/** Whether no later one is of the kind of an attribute: only that one counts. */
+bool encode_is_last(const CUlaunchAttribute *attributes, uint32_t count, uint32_t at);
+
 /**
  * Takes launch attributes.
- * Return: CUDA_ERROR_INVALID_VALUE for too many, for those that launches do not have, and for
- * values that are none; CUDA_ERROR_NOT_SUPPORTED for those that name nodes;
+ * Return: CUDA_ERROR_INVALID_VALUE for those that launches do not have, and for values that are
+ * none; CUDA_ERROR_NOT_SUPPORTED for those that name nodes;
  * CUDA_ERROR_INVALID_HANDLE without an event
  */
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);

@@ -359,7 +359,8 @@ TEST(captures, managed_memory_is_not_moved_in_a_capture)
 	ck_assert_int_eq(prefetched_to(), 0);
 }
 
-static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribute attribute)
+static CUresult count_up_with_all(
+	CUstream stream, CUdeviceptr word, CUlaunchAttribute *attributes, unsigned int count)
 {
 	uint32_t one = 1;
 	void *arguments[] = {&word, &one};
@@ -370,10 +371,15 @@ static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribu
 		.blockDimY = 1,
 		.blockDimZ = 1,
 		.hStream = stream,
-		.attrs = &attribute,
-		.numAttrs = 1};
+		.attrs = attributes,
+		.numAttrs = count};
 
 	return cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL);
+}
+
+static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribute attribute)
+{
+	return count_up_with_all(stream, word, &attribute, 1);
 }
 
 static const CUlaunchAttributeID event_attributes[] = {
@@ -546,6 +552,45 @@ TEST(captures, captured_kernels_keep_the_attributes_of_their_stream)
 	}
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 3);
+}
+
+/* A program may give any number. */
+TEST(captures, of_many_launch_attributes_the_last_of_a_kind_count)
+{
+	enum { MANY = 300 };
+	CUlaunchAttribute attributes[MANY] = {{.id = CU_LAUNCH_ATTRIBUTE_IGNORE}};
+	CUlaunchAttributeValue found;
+	CUdeviceptr word;
+	CUgraphNode node;
+	CUstream stream;
+	CUgraph graph;
+	size_t count = 1;
+
+	driver_open();
+	kernel("count_up");
+	word = device_words(1, 0);
+	stream = new_stream();
+	for (int i = 0; i < MANY; i++)
+		attributes[i] = (CUlaunchAttribute){
+			.id = i % 2 ? CU_LAUNCH_ATTRIBUTE_PRIORITY : CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN};
+	attributes[MANY - 3].value.priority = -1;
+	attributes[MANY - 2].value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+	attributes[MANY - 1].value.priority = -2;
+	ck_cuda(count_up_with_all(stream, word, attributes, MANY));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(count_up_with_all(stream, word, attributes, MANY));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuGraphGetNodes(graph, &node, &count));
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &found));
+	ck_assert_int_eq(found.priority, -2);
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &found));
+	ck_assert_int_eq(found.memSyncDomain, CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE);
+	/* Each is checked, also one that does not count. */
+	attributes[0].value.memSyncDomain = (CUlaunchMemSyncDomain)7;
+	ck_assert_int_eq(count_up_with_all(stream, word, attributes, MANY), CUDA_ERROR_INVALID_VALUE);
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 2);
 }
 
 /* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for
