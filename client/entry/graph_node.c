@@ -451,11 +451,10 @@ static CUresult make_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS *given, struct graph
 	enum mempool_place place;
 	CUresult r;
 
-	if (!given || given->bytesize == 0 || (given->accessDescCount && !given->accessDescs) ||
-		given->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+	if (!given || given->bytesize == 0 || (given->accessDescCount && !given->accessDescs))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = mempool_check_kind(&given->poolProps.location, given->poolProps.allocType, &place);
-	if (r == CUDA_SUCCESS && place == MEMPOOL_HOST)
+	r = mempool_check_properties(&given->poolProps, &place);
+	if (r == CUDA_SUCCESS && (place == MEMPOOL_HOST || given->poolProps.handleTypes))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r != CUDA_SUCCESS)
 		return r;

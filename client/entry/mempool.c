@@ -15,7 +15,7 @@ static CUresult find_place(const CUmemLocation *location, enum mempool_place *re
 {
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? MEMPOOL_DEVICE : MEMPOOL_HOST;
+	*ret_place = mempool_place(location);
 	switch (location->type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
 		return device_check(location->id);
@@ -30,7 +30,7 @@ static CUresult find_place(const CUmemLocation *location, enum mempool_place *re
 	}
 }
 
-CUresult mempool_check_kind(
+static CUresult check_kind(
 	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place)
 {
 	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
@@ -86,7 +86,7 @@ CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type, &place);
+		r = check_kind(location, type, &place);
 	return r == CUDA_SUCCESS ? hand_out(mempool_default(place), pool) : r;
 }
 
@@ -96,7 +96,7 @@ CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location
 	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type, &place);
+		r = check_kind(location, type, &place);
 	return r == CUDA_SUCCESS ? hand_out(mempool_current(place), pool) : r;
 }
 
@@ -106,26 +106,25 @@ CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationTyp
 	enum mempool_place place;
 
 	if (r == CUDA_SUCCESS)
-		r = mempool_check_kind(location, type, &place);
+		r = check_kind(location, type, &place);
 	if (r == CUDA_SUCCESS && poolshare_is_imported(pool))
 		r = CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? mempool_set_current(place, pool) : r;
 }
 
-static CUresult check_properties(const CUmemPoolProps *properties, enum mempool_place *ret_place)
+CUresult mempool_check_properties(const CUmemPoolProps *properties, enum mempool_place *ret_place)
 {
 	const CUmemLocation *location = &properties->location;
-	CUresult r = mempool_check_kind(location, properties->allocType, ret_place);
+	bool is_managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+	CUresult r = check_kind(location, properties->allocType, ret_place);
 
+	if (properties->handleTypes && (is_managed || location->type == CU_MEM_LOCATION_TYPE_HOST))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && r != CUDA_SUCCESS)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (properties->handleTypes && location->type == CU_MEM_LOCATION_TYPE_HOST)
-		return CUDA_ERROR_INVALID_VALUE;
-	/* Host memory of a node would be shared chunk by chunk. */
-	if ((properties->handleTypes && *ret_place == MEMPOOL_HOST) || properties->usage != 0 ||
-		(properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+	if (properties->usage != 0 || (properties->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return CUDA_SUCCESS;
 }
@@ -140,9 +139,9 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 		return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r;
 	if (!pool || !properties)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = check_properties(properties, &place);
+	r = mempool_check_properties(properties, &place);
 	if (r == CUDA_SUCCESS)
-		r = mempool_create(place, properties->maxSize, &made);
+		r = mempool_create(&properties->location, properties->maxSize, &made);
 	if (r == CUDA_SUCCESS && properties->handleTypes) {
 		r = poolshare_add(mempool_handle(made));
 		if (r != CUDA_SUCCESS)
@@ -264,10 +263,11 @@ static CUresult alloc_from(
 		*address = 0;
 		return CUDA_SUCCESS;
 	}
-	/* Nodes allocate device memory. */
+	/* Nodes allocate device memory, which is not shared. */
 	if (capture_is_on(stream))
-		return mempool_is_host(pool) ? CUDA_ERROR_NOT_SUPPORTED
-					     : capture_alloc(stream, bytes, address);
+		return mempool_is_host(pool) || poolshare_is_shareable(pool)
+			       ? CUDA_ERROR_NOT_SUPPORTED
+			       : capture_alloc(stream, bytes, address);
 	r = capture_unsafe();
 	return r == CUDA_SUCCESS ? mempool_alloc(pool, bytes, stream, address) : r;
 }

@@ -6,11 +6,8 @@
 #include "client/state/mempool.h"
 #include "protocol/cuda_abi.h"
 
-/**
- * CUDA_ERROR_INVALID_VALUE for an unknown kind of memory, CUDA_ERROR_NOT_SUPPORTED for one that
- * pools do not have, CUDA_ERROR_INVALID_DEVICE.
- */
-CUresult mempool_check_kind(
-	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place);
+/** CUDA_ERROR_INVALID_VALUE for an unknown kind of memory, CUDA_ERROR_NOT_SUPPORTED for one that
+ * pools do not have. */
+CUresult mempool_check_properties(const CUmemPoolProps *properties, enum mempool_place *ret_place);
 
 #endif

@@ -36,23 +36,13 @@ CUDA_EXPORT CUresult cuMemPoolImportFromShareableHandle(
 	CUmemoryPool *pool, void *shareable, CUmemAllocationHandleType type, unsigned long long flags)
 {
 	CUresult r = process_enter();
-	struct mempool *made;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = check_type(type, flags);
-	if (r == CUDA_SUCCESS)
-		r = mempool_create(MEMPOOL_DEVICE, 0, &made);
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = poolshare_import(mempool_handle(made), (int)(intptr_t)shareable);
-	if (r == CUDA_SUCCESS)
-		*pool = mempool_handle(made);
-	else
-		mempool_destroy(mempool_handle(made));
-	return r;
+	return r == CUDA_SUCCESS ? poolshare_import((int)(intptr_t)shareable, pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)

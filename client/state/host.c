@@ -189,6 +189,11 @@ CUresult host_alloc_range(struct range *range)
 	return pool_alloc_range(&host->pool, range);
 }
 
+int host_export(uint64_t address, int kind, struct range *ret_range)
+{
+	return pool_export(&own()->pool, address, (enum range_kind)kind, ret_range);
+}
+
 void host_free_range(uint64_t address, int kind)
 {
 	struct range range;

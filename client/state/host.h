@@ -47,6 +47,8 @@ struct range;
  * the map of ranges.
  */
 CUresult host_alloc_range(struct range *range);
+/** As pool_export(), of the program's pinned memory. */
+int host_export(uint64_t address, int kind, struct range *ret_range);
 /** Frees memory that no work uses any more. Asks the service. */
 void host_free_range(uint64_t address, int kind);
 /** As host_free_range(), for a range that is no longer in the map. */

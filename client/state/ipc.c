@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/state/device.h"
+#include "client/state/host.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/session.h"
@@ -55,7 +56,10 @@ CUresult ipc_describe(uint64_t address, enum range_kind kind, struct ipc_part *r
 	struct range range;
 	CUresult r;
 
-	if (memory_export(address, kind, &range) != 0)
+	int e = kind == RANGE_POOL_HOST ? host_export(address, kind, &range)
+					: memory_export(address, kind, &range);
+
+	if (e != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = virtual_token_of(range.address, &ret_part->token, &begin, &bytes);
 	if (r != CUDA_SUCCESS)
@@ -79,11 +83,16 @@ CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
 
 static CUresult map_place(struct place *place)
 {
+	CUmemAllocationProp properties;
 	CUresult r = virtual_import_token(&place->token, &place->handle, &place->bytes);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = space_reserve(place->bytes, 0, 0, &place->address);
+	r = virtual_properties(place->handle, &properties);
+	if (r == CUDA_SUCCESS)
+		r = virtual_is_host(&properties.location)
+			    ? space_reserve_host(place->bytes, 0, &place->address)
+			    : space_reserve(place->bytes, 0, 0, &place->address);
 	if (r == CUDA_SUCCESS) {
 		r = virtual_map(place->address, place->bytes, place->handle);
 		if (r == CUDA_SUCCESS)
@@ -286,7 +295,7 @@ void ipc_narrow(uint64_t address, struct range *range)
 {
 	const struct entry *entry;
 
-	if (range->kind != RANGE_MAPPED)
+	if (range->kind != RANGE_MAPPED && range->kind != RANGE_MAPPED_HOST)
 		return;
 	pthread_mutex_lock(&entry_lock);
 	for (entry = entries; entry; entry = entry->next)

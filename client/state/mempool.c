@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "client/state/device.h"
 #include "client/state/host.h"
 #include "client/state/memory.h"
 #include "client/state/peer.h"
@@ -39,9 +40,10 @@ TAILQ_HEAD(cached_list, cached);
 struct mempool {
 	LIST_ENTRY(mempool) link;
 	struct session *session;
-	enum mempool_place place;
-	bool destroyed; /* freed with its last allocation */
-	uint64_t peers; /* by ordinal: devices that the program has given access */
+	CUmemLocation location;
+	enum mempool_place place; /* by the location */
+	bool destroyed;		  /* freed with its last allocation */
+	uint64_t peers;		  /* by ordinal: devices that the program has given access */
 	int reuse_flags[3];
 	uint64_t threshold, most;
 	uint64_t used, cached_bytes, reserved_high; /* of blocks */
@@ -63,7 +65,12 @@ static struct mempools *own(void)
 
 /* ---- pools ---- */
 
-static struct mempool *new_pool(enum mempool_place place, uint64_t most)
+enum mempool_place mempool_place(const CUmemLocation *location)
+{
+	return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? MEMPOOL_DEVICE : MEMPOOL_HOST;
+}
+
+static struct mempool *new_pool(const CUmemLocation *location, uint64_t most)
 {
 	struct mempool *pool = calloc(1, sizeof(*pool));
 
@@ -72,24 +79,34 @@ static struct mempool *new_pool(enum mempool_place place, uint64_t most)
 	for (int i = 0; i < 3; ++i)
 		pool->reuse_flags[i] = 1;
 	pool->session = session_self();
-	pool->place = place;
+	pool->location = *location;
+	pool->place = mempool_place(location);
 	pool->most = most;
 	TAILQ_INIT(&pool->cached);
 	LIST_INSERT_HEAD(&pools, pool, link);
 	return pool;
 }
 
-CUresult mempool_create(enum mempool_place place, uint64_t most, struct mempool **ret_pool)
+CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mempool **ret_pool)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = new_pool(place, most);
+	pool = new_pool(location, most);
 	pthread_mutex_unlock(&lock);
 	if (!pool)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_pool = pool;
 	return CUDA_SUCCESS;
+}
+
+/* Of the thread's session. Under the lock. */
+static struct mempool *new_standard(enum mempool_place place)
+{
+	const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()},
+			    host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+
+	return new_pool(place == MEMPOOL_DEVICE ? &here : &host, 0);
 }
 
 /* Under the lock. */
@@ -98,7 +115,7 @@ static struct mempool *find_default(enum mempool_place place)
 	struct mempool **standard = &own()->standard[place];
 
 	if (!*standard)
-		*standard = new_pool(place, 0);
+		*standard = new_standard(place);
 	return *standard;
 }
 
@@ -159,6 +176,18 @@ bool mempool_is_host(CUmemoryPool handle)
 	is = pool && pool->place == MEMPOOL_HOST;
 	pthread_mutex_unlock(&lock);
 	return is;
+}
+
+bool mempool_location(CUmemoryPool handle, CUmemLocation *ret_location)
+{
+	const struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	pool = find(handle);
+	if (pool)
+		*ret_location = pool->location;
+	pthread_mutex_unlock(&lock);
+	return pool;
 }
 
 CUresult mempool_set_current(enum mempool_place place, CUmemoryPool handle)
@@ -559,7 +588,7 @@ static struct mempool *pool_of(const struct range *range)
 		return range->owner;
 	pthread_mutex_lock(&lock);
 	if (!own()->others)
-		own()->others = new_pool(MEMPOOL_DEVICE, 0);
+		own()->others = new_standard(MEMPOOL_DEVICE);
 	pool = own()->others;
 	if (pool)
 		count(pool, range->room, range->bytes);

@@ -29,10 +29,12 @@ struct mempools {
 	struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
 };
 
+/** A pool of a device's memory, or of the host's, wherever that is to be. */
+enum mempool_place mempool_place(const CUmemLocation *location);
 /**
  * A new pool. @most: limit of its bytes, cached memory included; 0: none. CUDA_ERROR_OUT_OF_MEMORY.
  */
-CUresult mempool_create(enum mempool_place place, uint64_t most, struct mempool **ret_pool);
+CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mempool **ret_pool);
 /**
  * Destroys a pool: its allocations stay until these are freed. CUDA_ERROR_INVALID_VALUE for a
  * default pool and invalid handles: of two threads that destroy the same pool, one gets the error.
@@ -42,6 +44,8 @@ CUresult mempool_destroy(CUmemoryPool handle);
 bool mempool_is(CUmemoryPool handle);
 /** True for the handle of a pool of host memory. */
 bool mempool_is_host(CUmemoryPool handle);
+/** Where the pool's memory is, as the program has said. Return: false: there is no such pool */
+bool mempool_location(CUmemoryPool handle, CUmemLocation *ret_location);
 CUmemoryPool mempool_handle(const struct mempool *pool);
 
 struct mempool *mempool_default(enum mempool_place place);

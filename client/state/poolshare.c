@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/state/device.h"
 #include "client/state/file.h"
 #include "client/state/ipc.h"
 #include "client/state/mempool.h"
@@ -21,10 +22,11 @@
 #define MAGIC "frmpspol"
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
-/* A pool's name: the program that made it, and a number in that program. */
+/* A pool's name: the program that made it, a number in that program, and where host memory is. */
 struct name {
 	char magic[8];
 	uint64_t session, number;
+	CUmemLocation host; /* of type 0: it is device memory */
 };
 
 /* Contents of CUmemPoolPtrExportData. */
@@ -69,16 +71,16 @@ static struct shared *find(CUmemoryPool handle)
 	return pool;
 }
 
-/* @name: NULL: a new name */
-static CUresult add(CUmemoryPool handle, const struct name *name)
+static CUresult add(CUmemoryPool handle, const struct name *name, bool imported)
 {
 	struct shared *pool = calloc(1, sizeof(*pool));
 
 	if (!pool)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&lock);
-	*pool = (struct shared){.next = pools, .handle = handle, .imported = name};
-	pool->name = name ? *name : (struct name){MAGIC, session_self()->connection.session, ++latest};
+	*pool = (struct shared){.next = pools, .handle = handle, .name = *name, .imported = imported};
+	if (!imported)
+		pool->name.number = ++latest;
 	pools = pool;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
@@ -86,7 +88,11 @@ static CUresult add(CUmemoryPool handle, const struct name *name)
 
 CUresult poolshare_add(CUmemoryPool handle)
 {
-	return add(handle, NULL);
+	struct name name = {.magic = MAGIC, .session = session_self()->connection.session};
+
+	if (mempool_is_host(handle))
+		mempool_location(handle, &name.host);
+	return add(handle, &name, false);
 }
 
 void poolshare_forget(CUmemoryPool handle)
@@ -115,6 +121,13 @@ static bool name_of(CUmemoryPool handle, bool imported, struct name *ret_name)
 		pool = NULL;
 	pthread_mutex_unlock(&lock);
 	return pool;
+}
+
+bool poolshare_is_shareable(CUmemoryPool handle)
+{
+	struct name name;
+
+	return name_of(handle, false, &name);
 }
 
 bool poolshare_is_imported(CUmemoryPool handle)
@@ -148,7 +161,22 @@ CUresult poolshare_export(CUmemoryPool handle, int *ret_fd)
 	return *ret_fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-CUresult poolshare_import(CUmemoryPool handle, int fd)
+static CUresult make_pool(const struct name *name, CUmemoryPool *ret_handle)
+{
+	const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()};
+	struct mempool *pool;
+	CUresult r = mempool_create(name->host.type ? &name->host : &here, 0, &pool);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ret_handle = mempool_handle(pool);
+	r = add(*ret_handle, name, true);
+	if (r != CUDA_SUCCESS)
+		mempool_destroy(*ret_handle);
+	return r;
+}
+
+CUresult poolshare_import(int fd, CUmemoryPool *ret_handle)
 {
 	struct name name;
 	int saved = errno;
@@ -157,7 +185,7 @@ CUresult poolshare_import(CUmemoryPool handle, int fd)
 		       memcmp(name.magic, MAGIC, sizeof(name.magic)) == 0;
 
 	errno = saved;
-	return is_ours ? add(handle, &name) : CUDA_ERROR_INVALID_VALUE;
+	return is_ours ? make_pool(&name, ret_handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /*
@@ -166,14 +194,15 @@ CUresult poolshare_import(CUmemoryPool handle, int fd)
 
 CUresult poolshare_export_pointer(CUdeviceptr address, CUmemPoolPtrExportData *ret_data)
 {
-	struct content content;
+	struct content content = {0};
 	struct range range;
 	CUresult r;
 
-	if (ranges_lookup(address, &range) != 0 || range.kind != RANGE_POOL ||
+	if (ranges_lookup(address, &range) != 0 ||
+		(range.kind != RANGE_POOL && range.kind != RANGE_POOL_HOST) ||
 		!name_of(mempool_handle(range.owner), false, &content.name))
 		return CUDA_ERROR_INVALID_VALUE;
-	r = ipc_describe(address, RANGE_POOL, &content.part);
+	r = ipc_describe(address, range.kind, &content.part);
 	if (r != CUDA_SUCCESS)
 		return r;
 	memset(ret_data, 0, sizeof(*ret_data));

@@ -17,6 +17,8 @@ struct client_stream;
 CUresult poolshare_add(CUmemoryPool handle);
 /** Removes a pool that is about to be destroyed. Imported allocations stay. */
 void poolshare_forget(CUmemoryPool handle);
+/** True for a pool that was made to be shared. */
+bool poolshare_is_shareable(CUmemoryPool handle);
 /** True for an imported pool, from which this program cannot allocate. */
 bool poolshare_is_imported(CUmemoryPool handle);
 
@@ -26,10 +28,10 @@ bool poolshare_is_imported(CUmemoryPool handle);
  */
 CUresult poolshare_export(CUmemoryPool handle, int *ret_fd);
 /**
- * @handle: an empty pool, which becomes the descriptor's pool. CUDA_ERROR_INVALID_VALUE: the
- * descriptor is not a pool's
+ * A pool that stands for the descriptor's. CUDA_ERROR_INVALID_VALUE: the descriptor is of no pool;
+ * CUDA_ERROR_OUT_OF_MEMORY
  */
-CUresult poolshare_import(CUmemoryPool handle, int fd);
+CUresult poolshare_import(int fd, CUmemoryPool *ret_handle);
 
 /** CUDA_ERROR_INVALID_VALUE: not an allocation of a shareable pool. */
 CUresult poolshare_export_pointer(CUdeviceptr address, CUmemPoolPtrExportData *ret_data);

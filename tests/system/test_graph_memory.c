@@ -50,24 +50,41 @@ TEST(graph_memory, graphs_have_memory)
 	ck_cuda(cuGraphDestroy(graph));
 }
 
-/* A program would touch memory of the host itself. */
+/* Nodes have device memory, which is not shared. */
 TEST(graph_memory, memory_of_another_kind_is_refused)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS host = alloc_params(4096), far = host, none = host;
+	CUDA_MEM_ALLOC_NODE_PARAMS host = alloc_params(4096), far = host, none = host, shared = host;
+	CUmemoryPool pool;
 	CUgraphNode node;
+	CUdeviceptr memory;
+	CUstream stream;
 	CUgraph graph;
 
 	driver_open();
 	ck_cuda(cuGraphCreate(&graph, 0));
 	host.poolProps.location.type = CU_MEM_LOCATION_TYPE_HOST;
-	if (!is_native())
-		ck_assert_int_eq(
-			cuGraphAddMemAllocNode(&node, graph, NULL, 0, &host), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &host), CUDA_ERROR_NOT_SUPPORTED);
+	shared.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	ck_assert_int_eq(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &shared), CUDA_ERROR_NOT_SUPPORTED);
 	far.poolProps.location.id = 99;
-	ck_assert_int_ne(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &far), CUDA_SUCCESS);
+	ck_assert_int_eq(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &far), CUDA_ERROR_INVALID_VALUE);
 	none.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_INVALID;
-	ck_assert_int_ne(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_SUCCESS);
+	ck_assert_int_eq(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
+	none.poolProps = (CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}};
+	ck_assert_int_eq(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(node_count(graph), 0);
+	/* The capture goes on. */
+	stream = new_stream();
+	for (int i = 0; i < 2; i++) {
+		ck_cuda(cuMemPoolCreate(&pool, i ? &host.poolProps : &shared.poolProps));
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_assert_int_eq(
+			cuMemAllocFromPoolAsync(&memory, 4096, pool, stream), CUDA_ERROR_NOT_SUPPORTED);
+		ck_cuda(cuStreamEndCapture(stream, &graph));
+		ck_assert_uint_eq(node_count(graph), 0);
+		ck_cuda(cuMemPoolDestroy(pool));
+	}
 }
 
 #define LARGE (UINT64_C(256) << 20)

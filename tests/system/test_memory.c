@@ -859,17 +859,16 @@ TEST_LOOP(memory, memory_outlives_its_exporter, 0, ENDINGS)
 }
 
 /* Has a pool that others share, and memory of it. */
-static int share_pool(int unused)
+static int share_pool(int type)
 {
 	const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+		.location = {.type = (CUmemLocationType)type}};
 	CUmemPoolPtrExportData data;
 	CUdeviceptr first, second;
 	CUmemoryPool pool;
 	int fd;
 
-	(void)unused;
 	driver_open();
 	ck_cuda(cuMemPoolCreate(&pool, &properties));
 	ck_cuda(cuMemAllocFromPoolAsync(&first, MIB, pool, NULL));
@@ -914,16 +913,19 @@ TEST(memory, a_pool_is_not_shared_with_oneself)
 	ck_cuda(cuMemFree_v2(memory));
 }
 
-TEST(memory, pools_are_shared)
+/* Of host memory, too: there both programs read and write themselves. */
+TEST_LOOP(memory, pools_are_shared, 0, 2)
 {
+	CUmemLocationType type = _i ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
 	CUmemPoolPtrExportData data;
+	int kind;
 	CUdeviceptr address, other;
 	CUmemoryPool pool;
 	pid_t child;
 	int fd;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	child = spawn(share_pool, 0);
+	child = spawn(share_pool, type);
 	close(pair[1]);
 	pass_fd(pair[0], &fd, false);
 	ck_assert_int_eq(recv(pair[0], &data, sizeof(data), MSG_WAITALL), sizeof(data));
@@ -934,6 +936,10 @@ TEST(memory, pools_are_shared)
 	for (int round = 0; round < 3; round++) {
 		ck_cuda(cuMemPoolImportPointer(&address, pool, &data));
 		ck_assert_uint_eq(word_at(address + MIB - 4), round ? 82 : 81);
+		ck_cuda(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+		ck_assert_int_eq(kind, _i ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+		if (_i)
+			ck_assert_uint_eq(*(uint32_t *)(uintptr_t)(address + MIB - 4), round ? 82 : 81);
 		fill_words(address, 82, MIB / 4);
 		ck_cuda(round == 1 ? cuMemFree_v2(address) : cuMemFreeAsync(address, NULL));
 	}
