@@ -20,6 +20,20 @@ static CUcontext context_of(const struct client_stream *stream)
 	return green ? green : own ? own : context_current();
 }
 
+/* The size of clusters that the kernel's text demands is the node's attribute. */
+static CUresult take_cluster(const struct client_function *function, struct graph_params *params)
+{
+	const int32_t *own = function->attributes;
+	const CUlaunchAttributeValue value = {
+		.clusterDim = {(unsigned int)own[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH],
+			(unsigned int)own[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT],
+			(unsigned int)own[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]}};
+
+	return value.clusterDim.x
+		       ? params_attribute_default(params, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value)
+		       : CUDA_SUCCESS;
+}
+
 CUresult capture_launch(struct client_stream *stream, const struct launch *launch)
 {
 	struct graph_params params;
@@ -28,6 +42,8 @@ CUresult capture_launch(struct client_stream *stream, const struct launch *launc
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = params_place(&params, context_of(stream));
+	if (r == CUDA_SUCCESS)
+		r = take_cluster(launch->function, &params);
 	if (r != CUDA_SUCCESS)
 		params_deinit(&params);
 	return append(stream, &params, r);

@@ -28,6 +28,14 @@ static uint8_t *arguments_of(const struct graph_kernel *kernel)
 	return (uint8_t *)(attributes_of(kernel) + kernel->body->attribute_count);
 }
 
+/* NULL: it is unloaded */
+static const struct client_function *live_function(const struct graph_kernel *kernel)
+{
+	const struct client_function *function = function_find(kernel->function);
+
+	return function && function->serial == kernel->function_serial ? function : NULL;
+}
+
 uint32_t params_kernel_bytes(const struct graph_kernel *kernel)
 {
 	const struct frmps_launch *body = kernel->body;
@@ -194,7 +202,7 @@ CUresult params_check_kernel(const struct graph_params *params)
 	const struct frmps_launch_attribute *kept = attributes_of(kernel);
 	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX];
 	struct launch launch = {
-		.function = function_find(kernel->function),
+		.function = live_function(kernel),
 		.grid = {body->grid_x, body->grid_y, body->grid_z},
 		.block = {body->block_x, body->block_y, body->block_z},
 		.shared_bytes = body->shared_bytes,
@@ -206,7 +214,7 @@ CUresult params_check_kernel(const struct graph_params *params)
 	CUresult r;
 
 	/* A launch of the graph says that the kernel is gone. */
-	if (!launch.function || launch.function->serial != kernel->function_serial)
+	if (!launch.function)
 		return CUDA_SUCCESS;
 	for (uint32_t i = 0; i < body->attribute_count; ++i) {
 		attributes[i].id = (CUlaunchAttributeID)kept[i].id;
@@ -237,11 +245,9 @@ static bool is_same_kernel(const struct graph_kernel *a, const struct graph_kern
  * the latter. */
 static CUkernel kernel_of(const struct graph_kernel *kernel)
 {
-	const struct client_function *function = function_find(kernel->function);
+	const struct client_function *function = live_function(kernel);
 
-	if (!function || function->serial != kernel->function_serial || !function->module->library)
-		return NULL;
-	return (CUkernel)(uintptr_t)function;
+	return function && function->module->library ? (CUkernel)(uintptr_t)function : NULL;
 }
 
 void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAMS *ret_given)
@@ -274,13 +280,19 @@ static struct frmps_launch_attribute *find_attribute(
 	return NULL;
 }
 
-/* Nodes have no such attribute. */
-static bool is_of_launches(CUlaunchAttributeID id)
+/* Attributes of nodes, by their numbers. One more can be set, but not read. */
+#define NODE_IDS                                                                                             \
+	(1u << CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW | 1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE |            \
+		1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION |                                                \
+		1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE |                             \
+		1u << CU_LAUNCH_ATTRIBUTE_PRIORITY | 1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP |         \
+		1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN |                                                  \
+		1u << CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE |                                     \
+		1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+
+static bool is_of_nodes(CUlaunchAttributeID id)
 {
-	return id == CU_LAUNCH_ATTRIBUTE_IGNORE ||
-	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
-	       id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-	       id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+	return (unsigned int)id < 32 && NODE_IDS >> id & 1;
 }
 
 CUresult params_attribute_set(
@@ -296,8 +308,12 @@ CUresult params_attribute_set(
 	/* The device's own ends stand for what is beyond. */
 	if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
 		attribute.value.priority = device_clamp_priority(value->priority);
-	if (is_of_launches(id))
+	if (!is_of_nodes(id) && id != CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+		value->deviceUpdatableKernelNode.deviceUpdatable != 1)
+		return value->deviceUpdatableKernelNode.deviceUpdatable ? CUDA_ERROR_INVALID_VALUE
+									: CUDA_SUCCESS;
 	r = encode_attributes(&check, &attribute, 1);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -331,14 +347,14 @@ CUresult params_attribute_get(
 	const struct frmps_launch_attribute *found = find_attribute(&params->kernel, id);
 	CUlaunchAttributeValue value = {{0}};
 
-	if ((int)id < 0 || id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || is_of_launches(id))
+	if (!is_of_nodes(id))
 		return CUDA_ERROR_INVALID_VALUE;
 	value.memSyncDomainMap.remote = id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		value.cooperative = params->kernel.cooperative;
 	else if (found)
 		memcpy(&value, found->value, sizeof(value));
-	*ret_value = value;
+	memcpy(ret_value, &value, encode_value_bytes(id));
 	return CUDA_SUCCESS;
 }
 

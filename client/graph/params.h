@@ -114,6 +114,7 @@ CUresult params_attribute_set(
 /** As params_attribute_set(), unless the attribute exists. */
 CUresult params_attribute_default(
 	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
+/** Writes the bytes that the value has. CUDA_ERROR_INVALID_VALUE. */
 CUresult params_attribute_get(
 	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value);
 /** Both stay in their contexts. */

@@ -305,8 +305,9 @@ CUresult event_check_launch(CUevent handle)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	return event->shared || !(event->flags & CU_EVENT_DISABLE_TIMING) ? CUDA_ERROR_INVALID_VALUE
-									  : CUDA_SUCCESS;
+	if (event->shared)
+		return CUDA_ERROR_INVALID_VALUE;
+	return event->flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult event_destroy(CUevent handle)

@@ -44,8 +44,8 @@ void event_release_context(CUcontext context);
 bool event_is_live(CUevent event);
 
 /**
- * Checks that a launch may record an event: CUDA_ERROR_INVALID_VALUE for events with timing or of
- * several programs.
+ * Checks that a launch may record an event: CUDA_ERROR_NOT_SUPPORTED for events with timing,
+ * CUDA_ERROR_INVALID_VALUE for those of several programs.
  */
 CUresult event_check_launch(CUevent event);
 

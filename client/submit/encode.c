@@ -57,12 +57,26 @@ static uint32_t cluster_blocks(struct dim cluster)
 	return cluster.x * cluster.y * cluster.z;
 }
 
+/* An attribute that is as if it was not given. */
+static bool is_empty(const CUlaunchAttribute *attribute)
+{
+	const CUlaunchAttributeValue *value = &attribute->value;
+
+	/* Both kinds of sizes are alike. */
+	return attribute->id == CU_LAUNCH_ATTRIBUTE_IGNORE ||
+	       ((attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+			attribute->id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) &&
+		       !value->clusterDim.x && !value->clusterDim.y && !value->clusterDim.z);
+}
+
 /* The launch's cluster sizes; all zero means none. */
 static void read_clusters(const struct launch *launch, struct dim *ret_cluster, struct dim *ret_preferred)
 {
 	for (uint32_t i = 0; i < launch->attribute_total; ++i) {
 		const CUlaunchAttributeValue *value = &launch->attributes[i].value;
 
+		if (is_empty(&launch->attributes[i]))
+			continue;
 		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
 			*ret_cluster =
 				(struct dim){value->clusterDim.x, value->clusterDim.y, value->clusterDim.z};
@@ -248,6 +262,8 @@ static CUresult check_event(const CUlaunchAttribute *attribute)
 
 	if (!encode_event(attribute))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (flags == CU_EVENT_RECORD_EXTERNAL)
+		return CUDA_ERROR_ILLEGAL_STATE;
 	return flags == CU_EVENT_RECORD_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -289,6 +305,8 @@ bool encode_is_value(CUlaunchAttributeID id, const CUlaunchAttributeValue *value
 		return is_map(&value->memSyncDomainMap);
 	case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		return value->sharedMemCarveout <= CU_SHAREDMEM_CARVEOUT_MAX_SHARED;
+	case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+		return value->nvlinkUtilCentricScheduling <= 1;
 	default:
 		return true;
 	}
@@ -311,13 +329,14 @@ bool encode_is_last(const CUlaunchAttribute *attributes, uint32_t count, uint32_
 {
 	uint32_t later = at + 1;
 
-	while (later < count && attributes[later].id != attributes[at].id)
+	while (later < count && (attributes[later].id != attributes[at].id || is_empty(&attributes[later])))
 		++later;
 	return later >= count;
 }
 
 static CUresult check_attribute(const CUlaunchAttribute *attribute)
 {
+	const CUlaunchAttributeValue *value = &attribute->value;
 	unsigned int id = (unsigned int)attribute->id;
 
 	if (is_event(attribute->id))
@@ -329,30 +348,20 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 	}
 	if (id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING || !(LAUNCH_IDS >> id & 1))
 		return CUDA_ERROR_INVALID_VALUE;
-	return encode_is_value(attribute->id, &attribute->value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && !is_empty(attribute) &&
+		(!value->clusterDim.x || !value->clusterDim.y || !value->clusterDim.z))
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	return encode_is_value(attribute->id, value) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* False for attributes that have no effect or are a flag of the record; events have a record
  * each. */
 static bool is_sent(const CUlaunchAttribute *attributes, uint32_t count, uint32_t at)
 {
-	const CUlaunchAttribute *attribute = &attributes[at];
+	CUlaunchAttributeID id = attributes[at].id;
 
-	switch (attribute->id) {
-	case CU_LAUNCH_ATTRIBUTE_IGNORE:
-	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-		return false;
-	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-		if (!attribute->value.clusterDim.x && !attribute->value.clusterDim.y &&
-			!attribute->value.clusterDim.z)
-			return false;
-		break;
-	default:
-		if (is_event(attribute->id))
-			return false;
-		break;
-	}
-	return encode_is_last(attributes, count, at);
+	return id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !is_event(id) && !is_empty(&attributes[at]) &&
+	       encode_is_last(attributes, count, at);
 }
 
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count)
@@ -392,6 +401,8 @@ size_t encode_value_bytes(CUlaunchAttributeID id)
 		return sizeof(value->clusterDim);
 	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
 		return sizeof(value->memSyncDomainMap);
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+		return sizeof(value->deviceUpdatableKernelNode);
 	default: /* a number or a name of 4 bytes */
 		return sizeof(value->priority);
 	}

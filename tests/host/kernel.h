@@ -74,6 +74,7 @@ struct host_kernel {
 	const struct host_param *params; /* ascending, disjoint */
 	bool keeps;			 /* writes the module's variables */
 	uint32_t block[3];		 /* the only size of its blocks; 0: any */
+	bool alone;			 /* the text says that a cluster is one block */
 };
 
 struct host_kernel_table {
@@ -118,10 +119,7 @@ struct host_moved_table {
 	}
 #define HOST_KERNEL_ROW(function, list, count, keeps)                                                        \
 	{                                                                                                    \
-#function, function, (uint32_t)(count), list, keeps,                                         \
-		{                                                                                            \
-			0, 0, 0                                                                              \
-		}                                                                                            \
+#function, function, (uint32_t)(count), list, keeps, {0, 0, 0 }, false                       \
 	}
 #define HOST_KERNEL(function, list) HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), false)
 #define HOST_KERNEL_PLAIN(function) HOST_KERNEL_ROW(function, NULL, 0, false)
@@ -131,10 +129,12 @@ struct host_moved_table {
 /* A kernel whose blocks have one size. */
 #define HOST_KERNEL_SHAPED(function, list, ...)                                                              \
 	{                                                                                                    \
-#function, function, sizeof(list) / sizeof((list)[0]), list, false,                          \
-		{                                                                                            \
-			__VA_ARGS__                                                                          \
-		}                                                                                            \
+#function, function, sizeof(list) / sizeof((list)[0]), list, false, {__VA_ARGS__ }, false    \
+	}
+/* A kernel whose clusters have one block. */
+#define HOST_KERNEL_ALONE(function, list)                                                                    \
+	{                                                                                                    \
+#function, function, sizeof(list) / sizeof((list)[0]), list, false, {0, 0, 0 }, true         \
 	}
 #define HOST_GLOBAL(variable)                                                                                \
 	{                                                                                                    \

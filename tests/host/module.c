@@ -88,7 +88,7 @@ static bool check_params(const struct host_kernel *kernel, uint32_t *ret_bytes)
 	return true;
 }
 
-static void set_defaults(int32_t *attributes)
+static void set_attributes(int32_t *attributes, const struct host_kernel *kernel)
 {
 	attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = HOST_THREADS_MAX;
 	attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
@@ -96,6 +96,9 @@ static void set_defaults(int32_t *attributes)
 	attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
 	attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = HOST_SHARED_DEFAULT;
 	attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = CU_SHAREDMEM_CARVEOUT_DEFAULT;
+	attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = kernel->alone;
+	attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = kernel->alone;
+	attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = kernel->alone;
 }
 
 static struct backend_module *read_tables(void *library)
@@ -128,7 +131,7 @@ static struct backend_module *read_tables(void *library)
 
 		function->kernel = &kernels->kernels[i];
 		function->module = module;
-		set_defaults(function->attributes);
+		set_attributes(function->attributes, function->kernel);
 		if (!check_params(function->kernel, &function->argument_bytes)) {
 			free(module);
 			return NULL;

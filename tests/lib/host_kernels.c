@@ -79,6 +79,11 @@ static void count_shaped(const struct host_grid *grid, const struct host_block_i
 	count_up(grid, block, params);
 }
 
+static void count_alone(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	count_up(grid, block, params);
+}
+
 /* What kernels do with cudaGraphSetConditional(). */
 static void decide(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
@@ -415,7 +420,8 @@ static const struct host_param crash_when_told_list[] = {
 
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
-	HOST_KERNEL_SHAPED(count_shaped, count_up_list, 32, 2, 1), HOST_KERNEL(decide, decide_list),
+	HOST_KERNEL_SHAPED(count_shaped, count_up_list, 32, 2, 1),
+	HOST_KERNEL_ALONE(count_alone, count_up_list), HOST_KERNEL(decide, decide_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(count_beside, count_beside_list), HOST_KERNEL(count_beside_wrong, count_beside_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),

@@ -56,6 +56,12 @@ __global__ void count_up(uint32_t *word, uint32_t by)
 		atomicAdd(word, by);
 }
 
+__global__ void __cluster_dims__(1, 1, 1) count_alone(uint32_t *word, uint32_t by)
+{
+	if (threadIdx.x == 0)
+		atomicAdd(word, by);
+}
+
 /* A condition becomes the word, or whether that is below a number. */
 __global__ void decide(cudaGraphConditionalHandle handle, const uint32_t *word, uint32_t below)
 {

@@ -396,6 +396,7 @@ TEST_LOOP(captures, launches_record_events, 0, 2)
 {
 	CUstream stream, other;
 	CUdeviceptr word, seen;
+	CUlaunchAttribute wrong;
 	CUevent event, timed;
 	uint32_t *gate;
 	CUgraph graph;
@@ -409,7 +410,11 @@ TEST_LOOP(captures, launches_record_events, 0, 2)
 	seen = device_words(1, 0);
 	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
 	*gate = 0;
-	ck_assert_int_ne(count_up_with(stream, word, records(event_attributes[_i], timed)), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		count_up_with(stream, word, records(event_attributes[_i], timed)), CUDA_ERROR_NOT_SUPPORTED);
+	wrong = records(event_attributes[_i], event);
+	wrong.value.launchCompletionEvent.flags = CU_EVENT_RECORD_EXTERNAL;
+	ck_assert_int_eq(count_up_with(stream, word, wrong), CUDA_ERROR_ILLEGAL_STATE);
 	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	ck_cuda(cuMemsetD32Async(word, 41, 1, stream));
 	ck_cuda(count_up_with(stream, word, records(event_attributes[_i], event)));
@@ -586,11 +591,20 @@ TEST(captures, of_many_launch_attributes_the_last_of_a_kind_count)
 	ck_assert_int_eq(found.priority, -2);
 	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &found));
 	ck_assert_int_eq(found.memSyncDomain, CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE);
+	/* A size of no block is as if it was not given; one of some is none. */
+	for (int i = 0; i < 2; i++)
+		attributes[i] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+	ck_cuda(count_up_with_all(stream, word, attributes, 2));
+	attributes[0].value = (CUlaunchAttributeValue){.clusterDim = {2, 1, 1}};
+	ck_assert_int_eq(count_up_with_all(stream, word, attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[0].value = (CUlaunchAttributeValue){.clusterDim = {1, 1, 0}};
+	ck_assert_int_eq(count_up_with_all(stream, word, attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	/* Each is checked, also one that does not count. */
+	attributes[0] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN};
 	attributes[0].value.memSyncDomain = (CUlaunchMemSyncDomain)7;
 	ck_assert_int_eq(count_up_with_all(stream, word, attributes, MANY), CUDA_ERROR_INVALID_VALUE);
 	run(instantiate(graph), stream);
-	ck_assert_uint_eq(word_at(word), 2);
+	ck_assert_uint_eq(word_at(word), 3);
 }
 
 /* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for

@@ -700,6 +700,93 @@ TEST(graphs, attributes_that_do_not_fit_a_node_are_refused)
 	ck_assert_uint_eq(word_at(word), 3);
 }
 
+static unsigned int clusters_of(CUgraphNode node)
+{
+	CUlaunchAttributeValue found = {.clusterDim = {7, 7, 7}};
+
+	ck_cuda(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &found));
+	ck_assert_uint_eq(found.clusterDim.y, found.clusterDim.x);
+	ck_assert_uint_eq(found.clusterDim.z, found.clusterDim.x);
+	return found.clusterDim.x;
+}
+
+/* The size that the kernel's text demands is the attribute of a node that was captured, and of no
+ * other one. Of host kernels that is one block. */
+TEST(graphs, captured_nodes_show_the_clusters_of_their_kernels_text)
+{
+	CUdeviceptr word;
+	uint32_t by = 1;
+	void *arguments[] = {&word, &by};
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraph graph, captured;
+	size_t count = 1;
+	CUgraphNode node;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	word = device_words(1, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	for (unsigned int own = 0; own < 2; own++) {
+		const char *name = own ? "count_alone" : "count_up";
+
+		params = kernel_params(name, 3, 64, arguments);
+		ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+		ck_assert_uint_eq(clusters_of(node), 0);
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_cuda(launch(name, 3, 64, stream, arguments));
+		ck_cuda(cuStreamEndCapture(stream, &captured));
+		ck_cuda(cuGraphGetNodes(captured, &node, &count));
+		ck_assert_uint_eq(clusters_of(node), own);
+		run(instantiate(captured), stream);
+	}
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 12);
+}
+
+/* Of the rest of a value nothing is written. */
+TEST(graphs, nodes_have_some_of_the_attributes_of_launches)
+{
+	static const struct {
+		CUlaunchAttributeID id;
+		CUresult get, set;
+	} rows[] = {
+		{CU_LAUNCH_ATTRIBUTE_IGNORE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CUDA_SUCCESS, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, CUDA_ERROR_INVALID_VALUE,
+			CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_PRIORITY, CUDA_SUCCESS, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, CUDA_ERROR_INVALID_VALUE,
+			CUDA_ERROR_INVALID_VALUE},
+		{CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, CUDA_SUCCESS, CUDA_SUCCESS},
+		{CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS},
+	};
+	uint32_t by = 1;
+	CUdeviceptr word;
+	void *arguments[] = {&word, &by};
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUlaunchAttributeValue value;
+	CUgraphNode node;
+	CUgraph graph;
+
+	driver_open();
+	word = device_words(1, 0);
+	params = kernel_params("count_up", 1, 1, arguments);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		memset(&value, 0x77, sizeof(value));
+		ck_assert_int_eq(cuGraphKernelNodeGetAttribute(node, rows[i].id, &value), rows[i].get);
+		ck_assert_int_eq(value.pad[sizeof(value.accessPolicyWindow)], 0x77);
+		memset(&value, 0, sizeof(value));
+		ck_assert_int_eq(cuGraphKernelNodeSetAttribute(node, rows[i].id, &value), rows[i].set);
+	}
+	value.nvlinkUtilCentricScheduling = 2;
+	ck_assert_int_eq(cuGraphKernelNodeSetAttribute(
+				 node, CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, &value),
+		CUDA_ERROR_INVALID_VALUE);
+}
+
 /* A program whose memory moves from step to step sets all nodes before each launch, and captures
  * anew what libraries do. The service makes no graph for that, but for the first change. */
 TEST(graphs, steps_with_other_memory_make_no_graphs)

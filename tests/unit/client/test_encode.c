@@ -390,7 +390,7 @@ TEST(encode, attributes_are_events)
 		/* Both have event and flags in the same places. */
 		attributes[1].value.launchCompletionEvent.event = (CUevent)8;
 		attributes[1].value.launchCompletionEvent.flags = CU_EVENT_RECORD_EXTERNAL;
-		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_ILLEGAL_STATE);
 		attributes[1].value.launchCompletionEvent.flags = CU_EVENT_RECORD_DEFAULT;
 		fake.event_code = CUDA_ERROR_INVALID_HANDLE;
 		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_HANDLE);
