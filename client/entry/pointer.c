@@ -7,15 +7,14 @@
 #include <string.h>
 
 #include "client/state/context.h"
+#include "client/state/device.h"
 #include "client/state/ipc.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
 #include "client/state/session.h"
+#include "client/state/virtual.h"
 
 #define ANSWER_MOST 16
-/* CU_POINTER_ATTRIBUTE_ACCESS_FLAGS of memory that the device may read and write. */
-#define ACCESS_READWRITE 3
-
 /* An answer and its number of bytes that the caller gets. */
 struct answer {
 	uint8_t bytes[ANSWER_MOST];
@@ -76,6 +75,17 @@ static CUresult answer_device_pointer(const struct range *range, uint64_t addres
 	return CUDA_SUCCESS;
 }
 
+/* Memory without a handle may be read and written. The words have the same numbers as the flags of
+ * the attribute. */
+static CUmemAccess_flags access_to(const struct range *range)
+{
+	CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+	if (range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST)
+		virtual_get_access(range->address, (unsigned int)device_own(), &flags);
+	return flags;
+}
+
 /* The answer for known memory. CUDA_ERROR_INVALID_VALUE for a question that does not fit the
  * memory. */
 static CUresult answer_known(
@@ -122,7 +132,7 @@ static CUresult answer_known(
 		*ret_answer = make_bool(true);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*ret_answer = make_int(ACCESS_READWRITE);
+		*ret_answer = make_int(access_to(range));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*ret_answer = make_bool(managed);

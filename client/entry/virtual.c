@@ -18,16 +18,27 @@
 #include "client/state/thread.h"
 #include "client/state/virtual.h"
 
-#define PAGE UINT64_C(4096)
+/* Kinds of handles of Windows, which the driver has nowhere else. */
+#define WINDOWS_HANDLES (CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT)
+
+static bool is_zero(const unsigned char *bytes, size_t count)
+{
+	while (count && !bytes[count - 1])
+		--count;
+	return count == 0;
+}
 
 static CUresult check_properties(const CUmemAllocationProp *properties)
 {
-	const CUmemLocation *location = properties ? &properties->location : NULL;
+	const CUmemLocation *location = &properties->location;
 
-	if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
 		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
 		(location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && !device_is_node(location->id)) ||
-		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes))
+		(location->type == CU_MEM_LOCATION_TYPE_HOST && properties->requestedHandleTypes) ||
+		(properties->requestedHandleTypes & WINDOWS_HANDLES) || properties->win32HandleMetaData ||
+		properties->allocFlags.compressionType > CU_MEM_ALLOCATION_COMP_GENERIC ||
+		!is_zero(properties->allocFlags.reserved, sizeof(properties->allocFlags.reserved)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return device_check_location(location);
 }
@@ -37,15 +48,23 @@ static void remember(const CUmemLocation *location)
 	thread_self()->reserves_host = location && virtual_is_host(location);
 }
 
-/* Refuses wishes that a device without a fabric, without remote access to its memory and on Linux
- * cannot fulfil. */
-static CUresult check_wishes(const CUmemAllocationProp *properties)
+/* True for what a device without a fabric and without remote access to its memory cannot fulfil. */
+static bool wants_too_much(const CUmemAllocationProp *properties)
 {
-	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (properties->allocFlags.gpuDirectRDMACapable || properties->allocFlags.usage)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return CUDA_SUCCESS;
+	return properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC ||
+	       properties->allocFlags.gpuDirectRDMACapable;
+}
+
+/* Of the others, which are hints or unknown, the memory has what the driver's has, but it is not
+ * compressible. */
+static CUmemAllocationProp properties_made(const CUmemAllocationProp *wished)
+{
+	const CUmemLocation node = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA};
+
+	return (CUmemAllocationProp){.type = wished->type,
+		.requestedHandleTypes =
+			wished->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = wished->location.type == CU_MEM_LOCATION_TYPE_HOST ? node : wished->location};
 }
 
 CUDA_EXPORT CUresult cuMemAddressReserve(
@@ -57,7 +76,8 @@ CUDA_EXPORT CUresult cuMemAddressReserve(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!address || bytes == 0 || bytes % PAGE != 0 || (alignment & (alignment - 1)) != 0 || flags != 0)
+	if (!address || bytes == 0 || bytes % VIRTUAL_GRANULE != 0 || (alignment & (alignment - 1)) != 0 ||
+		hint % VIRTUAL_GRANULE != 0 || (alignment && hint % alignment != 0) || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (thread_self()->reserves_host)
 		r = space_reserve_host(bytes, alignment, &reserved);
@@ -90,12 +110,11 @@ CUDA_EXPORT CUresult cuMemGetAllocationGranularity(
 {
 	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 
-	if (r == CUDA_SUCCESS)
-		r = check_properties(properties);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!granularity || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
-				    option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+	if (!granularity || !properties ||
+		(option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+			option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
 		return CUDA_ERROR_INVALID_VALUE;
 	*granularity = VIRTUAL_GRANULE;
 	remember(&properties->location);
@@ -109,18 +128,16 @@ CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t by
 	CUmemAllocationProp made;
 	CUresult r = start_enter_at(properties ? &properties->location : NULL);
 
-	if (r == CUDA_SUCCESS)
-		r = check_properties(properties);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!handle || bytes == 0 || bytes % VIRTUAL_GRANULE != 0 || flags != 0)
+	if (!handle || !properties || bytes == 0 || bytes % VIRTUAL_GRANULE != 0 || flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = check_wishes(properties);
+	r = check_properties(properties);
 	if (r != CUDA_SUCCESS)
 		return r;
-	made = *properties;
-	/* A hint, and the memory is not compressible. */
-	made.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
+	if (wants_too_much(properties))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	made = properties_made(properties);
 	r = virtual_create(bytes, &made, handle);
 	if (r == CUDA_SUCCESS)
 		remember(&made.location);
@@ -187,7 +204,9 @@ CUDA_EXPORT CUresult cuMemSetAccess(
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
 		CUmemAccess_flags flags = access[i].flags;
 
-		r = device_check_location(&access[i].location);
+		if (device_check_location(&access[i].location) != CUDA_SUCCESS ||
+			access[i].location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+			r = CUDA_ERROR_INVALID_VALUE;
 		if (r == CUDA_SUCCESS && flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
 			flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			r = CUDA_ERROR_INVALID_VALUE;
@@ -209,9 +228,10 @@ CUDA_EXPORT CUresult cuMemGetAccess(
 		return r;
 	if (!flags || !location)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = device_check_location(location);
-	if (r == CUDA_SUCCESS)
-		r = virtual_get_access(address, accessor(location), &access);
+	if (device_check_location(location) != CUDA_SUCCESS ||
+		location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+		return CUDA_ERROR_INVALID_DEVICE;
+	r = virtual_get_access(address, accessor(location), &access);
 	if (r == CUDA_SUCCESS)
 		*flags = access;
 	return r;
@@ -244,10 +264,9 @@ CUDA_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericA
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!shareable || flags != 0)
+	/* No memory has another kind of handle. */
+	if (!shareable || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	r = virtual_export(handle, &fd);
 	if (r == CUDA_SUCCESS)
 		memcpy(shareable, &fd, sizeof(fd));
@@ -262,7 +281,7 @@ CUDA_EXPORT CUresult cuMemImportFromShareableHandle(
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!handle)
+	if (!handle || type == CU_MEM_HANDLE_TYPE_NONE)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;

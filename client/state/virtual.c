@@ -296,10 +296,9 @@ static CUresult begin_map(
 	CUresult r;
 	int e;
 
-	if (!physical || bytes > physical->bytes)
+	if (!physical)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A part of the memory: as the driver. */
-	if (bytes < physical->bytes)
+	if (bytes != physical->bytes)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = check_kind(physical, address);
 	if (r != CUDA_SUCCESS)

@@ -394,7 +394,7 @@ TEST(memory, wrong_mappings_are_refused)
 	ck_assert(other >= address + 8 * grain || address >= other + 8 * grain);
 	ck_cuda(cuMemCreate(&handle, 2 * grain, &shareable, 0));
 	ck_assert_int_eq(cuMemMap(address, 2 * grain, grain, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(cuMemMap(address, 4 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemMap(address, 4 * grain, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(cuMemMap(address, grain, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
 	ck_cuda(cuMemMap(address, 2 * grain, 0, handle, 0));
 	ck_assert_int_eq(cuMemMap(address, 2 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
@@ -408,6 +408,93 @@ TEST(memory, wrong_mappings_are_refused)
 	ck_cuda(cuMemRelease(handle));
 	ck_cuda(cuMemAddressFree(address, 8 * grain));
 	ck_cuda(cuMemAddressFree(other, 8 * grain));
+}
+
+/* Reservations are whole granules, and a wish for a place is one that can be fulfilled. */
+TEST(memory, wrong_reservations_are_refused)
+{
+	static const struct {
+		size_t bytes, alignment, offset;
+	} rows[] = {{MIB, 0, 0}, {MIB, MIB, 0}, {3 * MIB, 0, 0}, {2 * MIB + 4096, 0, 0}, {2 * MIB, 0, 4096},
+		{2 * MIB, 0, MIB}, {2 * MIB, 4 * MIB, 2 * MIB}};
+	CUdeviceptr at, there;
+
+	driver_open();
+	ck_cuda(cuMemAddressReserve(&there, 8 * MIB, 4 * MIB, 0, 0));
+	ck_cuda(cuMemAddressFree(there, 8 * MIB));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		ck_assert_int_eq(cuMemAddressReserve(&at, rows[i].bytes, rows[i].alignment,
+					 rows[i].offset ? there + rows[i].offset : 0, 0),
+			CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult create_with(const CUmemAllocationProp *properties, size_t bytes)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult r = cuMemCreate(&handle, bytes, properties, 0);
+
+	if (r == CUDA_SUCCESS)
+		ck_cuda(cuMemRelease(handle));
+	return r;
+}
+
+/* The granularity is the same for all, and the size comes first. */
+TEST(memory, strange_memory_is_refused_as_natively)
+{
+	CUmemAllocationProp strange[8];
+	const CUresult results[8] = {CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE,
+		CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE,
+		CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CUDA_SUCCESS};
+	CUmemGenericAllocationHandle handle;
+	CUmemLocation where = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT};
+	CUmemAccessDesc access = {.location = where, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUdeviceptr address;
+	unsigned long long flags;
+	size_t found, grain;
+	int value;
+
+	driver_open();
+	grain = granularity();
+	for (int i = 0; i < 8; i++)
+		strange[i] = shareable;
+	strange[0].location.id = 99;
+	strange[1].location.type = CU_MEM_LOCATION_TYPE_INVALID;
+	strange[2].requestedHandleTypes = CU_MEM_HANDLE_TYPE_WIN32;
+	strange[3].win32HandleMetaData = &found;
+	strange[4].allocFlags.reserved[3] = 1;
+	strange[5].allocFlags.compressionType = 2;
+	strange[6].requestedHandleTypes = (CUmemAllocationHandleType)17;
+	strange[7].allocFlags.usage = 1;
+	for (int i = 0; i < 8; i++) {
+		found = 0;
+		ck_cuda(cuMemGetAllocationGranularity(&found, &strange[i], CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+		ck_assert_uint_eq(found, grain);
+		ck_assert_int_eq(create_with(&strange[i], grain), results[i]);
+		ck_assert_int_eq(create_with(&strange[i], grain / 2), CUDA_ERROR_INVALID_VALUE);
+	}
+	ck_assert_int_eq(cuMemGetAllocationGranularity(&found, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	ck_assert_int_eq(cuMemExportToShareableHandle(&value, handle, CU_MEM_HANDLE_TYPE_WIN32, 0),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemImportFromShareableHandle(&handle, NULL, CU_MEM_HANDLE_TYPE_NONE),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemAddressReserve(&address, grain, 0, 0, 0));
+	ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+	ck_cuda(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+	ck_assert_int_eq(value, 0);
+	ck_assert_int_eq(cuMemSetAccess(address, grain, &access, 1), CUDA_ERROR_INVALID_VALUE);
+	access.location = strange[0].location;
+	ck_assert_int_eq(cuMemSetAccess(address, grain, &access, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemGetAccess(&flags, &where, address), CUDA_ERROR_INVALID_DEVICE);
+	where.type = CU_MEM_LOCATION_TYPE_INVALID;
+	ck_assert_int_eq(cuMemGetAccess(&flags, &where, address), CUDA_ERROR_INVALID_DEVICE);
+	ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+	ck_cuda(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+	ck_assert_int_eq(value, 3);
+	ck_cuda(cuMemUnmap(address, grain));
+	ck_cuda(cuMemAddressFree(address, grain));
+	ck_cuda(cuMemRelease(handle));
 }
 
 static int pair[2];
@@ -556,7 +643,7 @@ static void expect_host_memory(CUdeviceptr address, size_t bytes, CUmemLocation 
 	ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ck_cuda(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address));
 	ck_cuda(cuMemGetAllocationPropertiesFromHandle(&properties, handle));
-	ck_assert_int_eq(properties.location.type, where.type);
+	ck_assert_int_eq(properties.location.type, CU_MEM_LOCATION_TYPE_HOST_NUMA);
 	ck_cuda(cuMemRelease(handle));
 }
 

@@ -450,14 +450,15 @@ TEST(memory_3, reservations_lie_apart)
 	FAILS(cuMemAddressReserve(&a, 0, 0, 0, 0), INVALID_VALUE);
 	FAILS(cuMemAddressReserve(&a, 100, 0, 0, 0), INVALID_VALUE);
 	FAILS(cuMemAddressReserve(&a, 4 * MiB, 3, 0, 0), INVALID_VALUE);
-	OK(cuMemAddressReserve(&a, 4 * MiB + 4096, 0, 0, 0));
+	FAILS(cuMemAddressReserve(&a, 4 * MiB + 4096, 0, 0, 0), INVALID_VALUE);
+	OK(cuMemAddressReserve(&a, 6 * MiB, 0, 0, 0));
 	OK(cuMemAddressReserve(&b, 4 * MiB, 16 * MiB, 0, 0));
 	ck_assert_uint_eq(a % (2 * MiB), 0);
 	ck_assert_uint_eq(b % (16 * MiB), 0);
 	ck_assert(b >= a + 6 * MiB || a >= b + 4 * MiB);
 	FAILS(cuMemAddressFree(a, 4 * MiB), INVALID_VALUE);
-	OK(cuMemAddressFree(a, 4 * MiB + 4096));
-	FAILS(cuMemAddressFree(a, 4 * MiB + 4096), INVALID_VALUE);
+	OK(cuMemAddressFree(a, 6 * MiB));
+	FAILS(cuMemAddressFree(a, 6 * MiB), INVALID_VALUE);
 	/* The first gap that fits, or the one that is asked for. */
 	OK(cuMemAddressReserve(&c, 2 * MiB, 0, 0, 0));
 	ck_assert_uint_eq(c, a);
@@ -517,7 +518,7 @@ TEST(memory_3, large_reservations_have_windows)
 	OK(cuMemAddressReserve(&d, 64 * MiB, 0, 0, 0));
 	OK(cuMemAddressFree(d, 64 * MiB));
 	ck_assert_uint_eq(loopback->window_bytes, 0);
-	OK(cuMemAddressReserve(&a, 160 * GiB + 4096, 0, 0, 0));
+	OK(cuMemAddressReserve(&a, 160 * GiB + 2 * MiB, 0, 0, 0));
 	ck_assert_uint_eq(a, PLACE);
 	ck_assert_uint_eq(loopback->window_bytes, 160 * GiB + 2 * MiB);
 	ck_assert(!is_free_here(a) && !is_free_here(a + 160 * GiB));
@@ -528,7 +529,7 @@ TEST(memory_3, large_reservations_have_windows)
 	ck_assert(was_free(a) && was_free(a + 160 * GiB));
 	ck_assert(!was_free(d));
 	ck_assert_uint_eq(loopback->windows, 2);
-	OK(cuMemAddressFree(a, 160 * GiB + 4096));
+	OK(cuMemAddressFree(a, 160 * GiB + 2 * MiB));
 	ck_assert_uint_eq(loopback->windows, 1);
 	ck_assert(is_free_here(a));
 	ck_assert(!is_free_here(b));
