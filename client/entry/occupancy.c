@@ -31,7 +31,7 @@ CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 		return result;
 	if (!ret_blocks || block_size <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
 		return CUDA_ERROR_INVALID_VALUE;
-	return occupancy_blocks(function, (uint32_t)block_size, shared_bytes, flags, ret_blocks);
+	return occupancy_preferred_blocks(function, (uint32_t)block_size, shared_bytes, flags, ret_blocks);
 }
 
 CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -44,7 +44,6 @@ CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
 CUDA_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(
 	size_t *ret_bytes, CUfunction handle, int blocks, int block_size)
 {
-	struct occupancy question = {.query = OCCUPANCY_AVAILABLE_SHARED};
 	struct client_function *function;
 	uint64_t value;
 	CUresult result = enter(handle, &function);
@@ -53,9 +52,7 @@ CUDA_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(
 		return result;
 	if (!ret_bytes || blocks <= 0 || block_size <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	question.blocks = (uint32_t)blocks;
-	question.block_size = (uint32_t)block_size;
-	result = occupancy_ask(function, &question, &value);
+	result = occupancy_available(function, (uint32_t)blocks, (uint32_t)block_size, &value);
 	if (result == CUDA_SUCCESS)
 		*ret_bytes = value;
 	return result;
@@ -95,13 +92,15 @@ static CUresult search_init(struct search *search, int limit)
  * are whole warps. */
 static CUresult search_run(const struct search *search, int *ret_block_size, int *ret_blocks)
 {
+	/* As in the driver, of all preferences the one for no shared memory counts here. */
+	CUresult (*blocks_of)(const struct client_function *, uint32_t, uint64_t, uint32_t, int *) =
+		occupancy_prefers_cache(search->function) ? occupancy_preferred_blocks : occupancy_blocks;
 	int size = search->largest, best = 0, best_blocks = 0, best_size = 0;
 
 	while (size > 0 && best < search->most) {
 		size_t shared = search->size_of ? search->size_of(size) : search->shared_bytes;
 		int blocks;
-		CUresult result =
-			occupancy_blocks(search->function, (uint32_t)size, shared, search->flags, &blocks);
+		CUresult result = blocks_of(search->function, (uint32_t)size, shared, search->flags, &blocks);
 
 		if (result != CUDA_SUCCESS)
 			return result;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/link/control.h"
+#include "client/state/carveout.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
@@ -17,6 +18,9 @@
 #include "protocol/hash.h"
 
 #define PLACES 256u
+
+/* Blocks get shared memory in such units. */
+#define SHARED_UNIT 128u
 
 /* Bytes of a question without attributes; most questions have none. */
 #define QUESTION_BYTES offsetof(struct occupancy, attributes)
@@ -171,5 +175,95 @@ CUresult occupancy_blocks(const struct client_function *function, uint32_t block
 			return result;
 	}
 	*ret_blocks = (int)value;
+	return CUDA_SUCCESS;
+}
+
+/* The part of a multiprocessor's shared memory that the kernel prefers, in percent; -1: any. */
+static int preference(const struct client_function *function)
+{
+	static const int percent[] = {-1, 100, 0, 50};
+	int32_t carveout = function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT];
+	int32_t config = function->cache_config;
+
+	if (carveout != CU_SHAREDMEM_CARVEOUT_DEFAULT)
+		return carveout;
+	return percent[config ? config : (int32_t)context_cache_config(context_current())];
+}
+
+bool occupancy_prefers_cache(const struct client_function *function)
+{
+	return preference(function) == 0;
+}
+
+/* Bytes of shared memory; 0: the device does not say. */
+static uint64_t fact(const struct client_function *function, CUdevice_attribute attribute)
+{
+	const struct client_device *device = device_get(session_ordinal(function->session));
+	int value = 0;
+
+	return device && device_attribute(device, (int)attribute, &value) == CUDA_SUCCESS && value > 0
+		       ? (uint64_t)value
+		       : 0;
+}
+
+/* What a block takes of it, and what the multiprocessor has for such blocks. */
+struct share {
+	uint64_t block, all;
+};
+
+static struct share share_of(const struct client_function *function, int percent, uint64_t shared_bytes)
+{
+	uint64_t own = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+	uint64_t bytes =
+		own + shared_bytes + fact(function, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+	struct share share = {.block = (bytes + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT};
+
+	share.all = carveout_bytes(fact(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+		percent, share.block);
+	return share;
+}
+
+CUresult occupancy_preferred_blocks(const struct client_function *function, uint32_t block_size,
+	uint64_t shared_bytes, uint32_t flags, int *ret_blocks)
+{
+	int percent = preference(function);
+	struct share share;
+	CUresult result = occupancy_blocks(function, block_size, shared_bytes, flags, ret_blocks);
+
+	if (result != CUDA_SUCCESS || percent < 0 || *ret_blocks == 0)
+		return result;
+	share = share_of(function, percent, shared_bytes);
+	if (share.block && (uint64_t)*ret_blocks > share.all / share.block)
+		*ret_blocks = (int)(share.all / share.block);
+	return CUDA_SUCCESS;
+}
+
+/* What the driver reserves in each block is not taken off. */
+CUresult occupancy_available(
+	const struct client_function *function, uint32_t blocks, uint32_t block_size, uint64_t *ret_bytes)
+{
+	const struct occupancy question = {
+		.query = OCCUPANCY_AVAILABLE_SHARED, .blocks = blocks, .block_size = block_size};
+	uint64_t own = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES], each;
+	uint64_t most = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+	int percent = preference(function), fit;
+	CUresult result = occupancy_ask(function, &question, ret_bytes);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	/* The service may still allow more than the program does now. */
+	*ret_bytes = *ret_bytes < most ? *ret_bytes : most;
+	if (percent < 0 && !own)
+		return CUDA_SUCCESS;
+	result = occupancy_preferred_blocks(function, block_size, 0, 0, &fit);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (blocks > (uint32_t)fit)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (percent < 0 || blocks == 1)
+		return CUDA_SUCCESS;
+	each = share_of(function, percent, 0).all / blocks / SHARED_UNIT * SHARED_UNIT;
+	each -= each < own ? each : own;
+	*ret_bytes = each < *ret_bytes ? each : *ret_bytes;
 	return CUDA_SUCCESS;
 }

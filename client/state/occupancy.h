@@ -4,6 +4,7 @@
 #ifndef FRMPS_CLIENT_STATE_OCCUPANCY_H
 #define FRMPS_CLIENT_STATE_OCCUPANCY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/command.h"
@@ -44,7 +45,18 @@ void occupancy_place(struct occupancy *question, const struct client_stream *str
 CUresult occupancy_ask(
 	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value);
 
-/** Blocks of block_size threads that fit a multiprocessor. */
+/** Whether a kernel prefers to have no shared memory. */
+bool occupancy_prefers_cache(const struct client_function *function);
+
+/** Blocks of block_size threads that fit a multiprocessor, as the kernel prefers it. */
+CUresult occupancy_preferred_blocks(const struct client_function *function, uint32_t block_size,
+	uint64_t shared_bytes, uint32_t flags, int *ret_blocks);
+/** Shared memory that each of so many blocks can have beside the kernel's own, as it prefers it.
+ * CUDA_ERROR_INVALID_VALUE: so many do not fit. */
+CUresult occupancy_available(
+	const struct client_function *function, uint32_t blocks, uint32_t block_size, uint64_t *ret_bytes);
+
+/** Blocks of block_size threads that fit a multiprocessor, whatever the kernel prefers. */
 CUresult occupancy_blocks(const struct client_function *function, uint32_t block_size, uint64_t shared_bytes,
 	uint32_t flags, int *ret_blocks);
 

@@ -131,19 +131,19 @@ static uint32_t blocks_per_sm(uint64_t block_size, uint64_t shared_bytes)
 	return (uint32_t)blocks;
 }
 
-static uint64_t available_shared(uint64_t blocks)
+/* As the driver, which does not take off what it reserves. */
+static uint64_t available_shared(const struct host_function *function, uint64_t blocks)
 {
 	uint64_t each = HOST_SHARED_SM / blocks;
+	uint64_t most = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
 
-	each = each > HOST_SHARED_RESERVED ? each - HOST_SHARED_RESERVED : 0;
-	return each < HOST_SHARED_MAX ? each : HOST_SHARED_MAX;
+	return each < most ? each : most;
 }
 
 CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t sms,
 	uint64_t *ret_value)
 {
-	(void)function; /* all kernels need the same */
-	(void)sms;	/* without effect on these answers */
+	(void)sms; /* without effect on these answers */
 	switch (query->query) {
 	case 0:
 		if (!query->block_size || query->block_size > HOST_THREADS_MAX ||
@@ -155,7 +155,7 @@ CUresult host_occupancy(struct backend_function *function, const struct wire_occ
 		if (!query->blocks || !query->block_size || query->block_size > HOST_THREADS_MAX ||
 			query->blocks > blocks_per_sm(query->block_size, 0))
 			return CUDA_ERROR_INVALID_VALUE;
-		*ret_value = available_shared(query->blocks);
+		*ret_value = available_shared(host_function(function), query->blocks);
 		return CUDA_SUCCESS;
 	case 2:
 	case 3:

@@ -470,6 +470,74 @@ TEST(semantics, too_much_memory_is_an_error_and_no_more)
 	ck_cuda(cuMemFree_v2(p));
 }
 
+static int blocks_with(CUfunction function, size_t shared)
+{
+	int blocks;
+
+	ck_cuda(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 128, shared));
+	return blocks;
+}
+
+/* 0: so many blocks do not fit. */
+static size_t available_to(CUfunction function, int blocks)
+{
+	size_t bytes;
+	CUresult r = cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, blocks, 128);
+
+	ck_assert(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE);
+	return r == CUDA_SUCCESS ? bytes : 0;
+}
+
+/* The driver's numbers of an H200, of which the host's device is a likeness. */
+TEST(semantics, occupancy_follows_what_a_kernel_prefers)
+{
+	static const struct {
+		int percent, blocks, with_8000, with_40000;
+		size_t to_2, to_4, to_8, to_16;
+	} rows[] = {
+		{0, 8, 1, 1, 4096, 2048, 1024, 0},
+		{4, 16, 1, 1, 8192, 4096, 2048, 1024},
+		{8, 16, 3, 1, 16384, 8192, 4096, 2048},
+		{25, 16, 7, 1, 32768, 16384, 8192, 4096},
+		{43, 16, 11, 2, 49152, 25600, 12800, 6400},
+		{50, 16, 14, 3, 49152, 33792, 16896, 8448},
+		{58, 16, 16, 4, 49152, 41984, 20992, 10496},
+		{75, 16, 16, 4, 49152, 49152, 25088, 12544},
+		{100, 16, 16, 5, 49152, 49152, 29184, 14592},
+	};
+	CUfunction function;
+	int grid, size;
+
+	driver_open();
+	function = kernel("fill");
+	ck_assert_int_eq(blocks_with(function, 8000), 16);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		ck_cuda(cuFuncSetAttribute(
+			function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, rows[i].percent));
+		ck_assert_int_eq(blocks_with(function, 0), rows[i].blocks);
+		ck_assert_int_eq(blocks_with(function, 8000), rows[i].with_8000);
+		ck_assert_int_eq(blocks_with(function, 40000), rows[i].with_40000);
+		ck_assert_uint_eq(available_to(function, 1), 49152);
+		ck_assert_uint_eq(available_to(function, 2), rows[i].to_2);
+		ck_assert_uint_eq(available_to(function, 4), rows[i].to_4);
+		ck_assert_uint_eq(available_to(function, 8), rows[i].to_8);
+		ck_assert_uint_eq(available_to(function, 16), rows[i].to_16);
+		/* Of preferences this one alone counts there. */
+		ck_cuda(cuOccupancyMaxPotentialBlockSize(&grid, &size, function, NULL, 8000, 0));
+		ck_assert_int_eq(size, 1024);
+		ck_assert_int_eq(grid % (rows[i].percent ? 2 : 1), 0);
+	}
+	ck_cuda(cuFuncSetAttribute(
+		function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_DEFAULT));
+	ck_cuda(cuFuncSetCacheConfig(function, CU_FUNC_CACHE_PREFER_L1));
+	ck_assert_int_eq(blocks_with(function, 8000), 1);
+	ck_cuda(cuFuncSetCacheConfig(function, CU_FUNC_CACHE_PREFER_NONE));
+	ck_cuda(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_EQUAL));
+	ck_assert_int_eq(blocks_with(function, 8000), 14);
+	ck_cuda(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE));
+	ck_assert_int_eq(blocks_with(function, 8000), 16);
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("semantics");

@@ -204,6 +204,8 @@ CUresult device_attribute(const struct client_device *of, int attribute, int *re
 		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
 		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, FAKE_PROCESSORS},
 		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+		{CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
 	};
 
 	(void)of;
@@ -219,6 +221,12 @@ CUresult device_attribute(const struct client_device *of, int attribute, int *re
 CUcontext context_current(void)
 {
 	return FAKE_CONTEXT;
+}
+
+CUfunc_cache context_cache_config(CUcontext context)
+{
+	(void)context;
+	return CU_FUNC_CACHE_PREFER_NONE;
 }
 
 CUcontext context_owner(CUcontext context)

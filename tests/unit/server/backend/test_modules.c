@@ -349,7 +349,7 @@ TEST(modules, occupancy_follows_the_attributes)
 	ck_assert_uint_eq(value, 2);
 	ok(OPS->occupancy(
 		function, &(struct wire_occupancy){.query = 1, .blocks = 2, .block_size = 128}, 0, &value));
-	ck_assert_uint_eq(value, 233472 / 2 - 1024);
+	ck_assert_uint_eq(value, 49152);
 	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 0}, 0, &value),
 		CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 2}, 0, &value),
