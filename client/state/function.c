@@ -236,7 +236,7 @@ static bool may_set(const struct client_function *function, int attribute, int32
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
 		return function->has_cluster ? value == function->attributes[attribute] : value >= 0;
 	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-		return value == 0 || value == 1;
+		return true;
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
 		return value >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT &&
 		       value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
@@ -260,6 +260,8 @@ CUresult function_set_attribute(struct client_function *function, int attribute,
 	int32_t *grant = granted(function, attribute);
 	CUresult result;
 
+	if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+		value = value != 0;
 	if (!may_set(function, attribute, value))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (function->attributes[attribute] == value)

@@ -489,6 +489,7 @@ TEST(encode, clusters_of_few_blocks)
 	struct client_function *function = function_find(add);
 	CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
 		{.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION}};
+	int allowed;
 
 	attributes[0].value.clusterDim.x = 8;
 	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
@@ -496,8 +497,13 @@ TEST(encode, clusters_of_few_blocks)
 	ck_assert_int_eq(launch_with(attributes, 1), CUDA_SUCCESS);
 	function->max_cluster = 4;
 	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
-	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+	/* Any number but 0 is a yes. */
+	ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 2),
 		CUDA_SUCCESS);
+	ck_assert_int_eq(
+		cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, add),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(allowed, 1);
 	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	attributes[0].value.clusterDim.x = 4;
 	ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
