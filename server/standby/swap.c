@@ -25,7 +25,8 @@
 //   AWAY     executors have no memory of the members mapped, the chunks are empty. Modules,
 //            streams, graphs and pinned memory stay in executors
 //   RETURNS  an executor reports the free memory; the keeper makes memory, the serving executors
-//            map that memory for each member, and copy into it once. Standbys map it afterwards
+//            map that memory for each member, and copy into it once. Standbys map it afterwards.
+//            While a tool fills the files (adopt/arrive.h), executors copy as far as it has come
 //
 // The session is served all the time: faults, losses and promotions are handled as for a session
 // without work on the device. A takeover does not look at the session's memory meanwhile.
