@@ -48,7 +48,7 @@ fi
 readelf -dW "$library" >"$scratch/dynamic"
 grep -q 'SONAME.*\[libcuda\.so\.1\]' "$scratch/dynamic" || fail "the SONAME is not libcuda.so.1"
 sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' "$scratch/dynamic" |
-	grep -Ev '^(libc\.so\.6|libpthread\.so\.0|ld-linux-[a-z0-9_-]*\.so\.[0-9]+)$' >"$scratch/needed" || true
+	grep -Ev '^(libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux-[a-z0-9_-]*\.so\.[0-9]+)$' >"$scratch/needed" || true
 [ ! -s "$scratch/needed" ] || fail "needs more than the C library: $(tr '\n' ' ' <"$scratch/needed")"
 
 # Undefined symbols of a version that glibc 2.28 does not have; a name without a number is private to one glibc.
