@@ -10,7 +10,7 @@ exact. Kernels, stream memory operations and copies of both reach pinned memory.
 copies that reach the other device's memory, memory of other programs on other devices, and what is left after a fault and the loss
 of an executor. With PyTorch: ranks of torch.cuda.set_device(), tensors, threads, a model and DataParallel on two devices of one
 process, DDP over gloo, and sums over NCCL, alone and in a graph; NCCL refuses to use one GPU twice, so logical devices pose as those of two
-hosts. Then, where there are several GPUs, a service that has the last one alone, and PyTorch with NVIDIA's NVML, which shows all.
+hosts, and that is only reported. Then, where there are several GPUs, a service that has the last one alone, and PyTorch with NVIDIA's NVML, which shows all.
 
 Exit status: 1 if something is not as it should be; 77 without a GPU. Without PyTorch its parts are left out.
 """
@@ -807,7 +807,7 @@ def distributed(bed, backend, as_hosts=False, **environment):
     done = []
     for rank in ranks:
         try:
-            done.append((*rank.communicate(timeout=180), rank.returncode))
+            done.append((*rank.communicate(timeout=90), rank.returncode))
         except subprocess.TimeoutExpired:
             rank.kill()
             done.append(("", "it does not end", None))
@@ -857,7 +857,7 @@ def torch(bed, count, are_logical, are_peers):
         # Each round sums both and adds 1: 4, 9, 19, ...
         good = all((code, out) == (0, "sum [[3.0], [2559.0], [7.0]]\n") for out, _, code in done)
         text = ways("".join(err for _, err, _ in done)) if good else "; ".join(f"{out}{err}".strip()[-200:] for out, err, _ in done)
-        bed.say(f"sums over NCCL, {kind}", good, text)
+        bed.say(f"sums over NCCL, {kind}" + (" (logical devices: reported only)" if are_logical else ""), good or are_logical, text)
 
 
 def end(bed):

@@ -460,7 +460,7 @@ static int work_without_files(int unused)
 	driver_open();
 	ck_cuda(cuModuleLoadData(&module, image));
 	ck_cuda(cuModuleUnload(module));
-	if (!is_native())
+	if (is_without_device())
 		ck_cuda(cuModuleLoadData(&module, source));
 	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_KERNELS")));
 	p = device_words(1000, 1);
