@@ -38,6 +38,45 @@ __global__ void __cluster_dims__(2, 1, 1) fixed(const uint32_t *data, int count,
 	count_values(data, count, histogram);
 }
 
+/* The size of clusters that a captured kernel's node has, and one that was added. */
+static void print_nodes(const uint32_t *data, int count, unsigned *histogram)
+{
+	void *arguments[] = {&data, &count, &histogram};
+	cudaKernelNodeParams params = {};
+	cudaKernelNodeAttrValue value = {};
+	cudaGraph_t graph, captured;
+	cudaGraphNode_t node;
+	cudaStream_t stream;
+	size_t one = 1;
+
+	params.func = (void *)fixed;
+	params.gridDim = dim3(64);
+	params.blockDim = dim3(256);
+	params.sharedMemBytes = bins / 2 * sizeof(unsigned);
+	params.kernelParams = arguments;
+	CHECK(cudaGraphCreate(&graph, 0));
+	CHECK(cudaGraphAddKernelNode(&node, graph, NULL, 0, &params));
+	CHECK(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeClusterDimension, &value));
+	printf("added: clusters of %u\n", value.clusterDim.x);
+	CHECK(cudaStreamCreate(&stream));
+	CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+	fixed<<<64, 256, bins / 2 * sizeof(unsigned), stream>>>(data, count, histogram);
+	CHECK(cudaStreamEndCapture(stream, &captured));
+	CHECK(cudaGraphGetNodes(captured, &node, &one));
+	CHECK(cudaGraphKernelNodeGetAttribute(node, cudaLaunchAttributeClusterDimension, &value));
+	printf("captured: clusters of %u\n", value.clusterDim.x);
+	for (cudaGraph_t each : {graph, captured}) {
+		cudaGraphExec_t exec;
+
+		CHECK(cudaGraphInstantiate(&exec, each, 0));
+		CHECK(cudaGraphLaunch(exec, stream));
+		CHECK(cudaStreamSynchronize(stream));
+		CHECK(cudaGraphExecDestroy(exec));
+		CHECK(cudaGraphDestroy(each));
+	}
+	CHECK(cudaStreamDestroy(stream));
+}
+
 int main()
 {
 	const int count = 1 << 20;
@@ -70,5 +109,10 @@ int main()
 	report("histogram", model);
 	fixed<<<63, 256, bins / 2 * sizeof(unsigned)>>>(device, count, histogram);
 	printf("odd grid: %s\n", name_of(cudaGetLastError()));
+	buffer<unsigned> twice(bins);
+	print_nodes(device, count, twice);
+	for (unsigned &value : model)
+		value *= 2;
+	EXPECT(twice.read() == model);
 	return 0;
 }

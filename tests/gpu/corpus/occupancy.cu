@@ -1,5 +1,5 @@
 // The occupancy calculator: blocks per processor, best block sizes, shared memory left, for several
-// kernels and shapes.
+// kernels, shapes and preferences.
 
 #include "check.h"
 
@@ -62,6 +62,15 @@ template <class K> static void describe(const char *name, K kernel)
 	printf("; with 64 bytes a thread: grid %d, block %d\n", grid, block);
 }
 
+template <class K> static void describe_preferences(const char *name, K kernel)
+{
+	for (int percent : {0, 8, 50, 100}) {
+		CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent));
+		printf("%d %% of ", percent);
+		describe(name, kernel);
+	}
+}
+
 int main()
 {
 	int blocks;
@@ -69,6 +78,8 @@ int main()
 	describe("light", light);
 	describe("heavy", heavy);
 	describe("sharing", sharing);
+	describe_preferences("light", light);
+	describe_preferences("sharing", sharing);
 	printf("too large: %s",
 		name_of(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, light, 2048, 0)));
 	printf(", %s\n", name_of(cudaGetLastError()));
