@@ -70,6 +70,19 @@ void suite_add(TCase *tcase, const char *group)
 	}
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define SWEEP_STEP 5
+#else
+#define SWEEP_STEP 1
+#endif
+
+void suite_add_sweep(TCase *tcase, const TTest *test, int kind, int places)
+{
+	for (int i = 0; i < places; i++)
+		if ((i + kind) % SWEEP_STEP == 0)
+			tcase_add_loop_test(tcase, test, kind * places + i, kind * places + i + 1);
+}
+
 /* Of the leak checker and of its allocator, where there are any. */
 __attribute__((weak)) void __lsan_disable(void);
 __attribute__((weak)) void __lsan_enable(void);

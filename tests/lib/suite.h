@@ -31,15 +31,6 @@
  * and some stand still for a minute. */
 #define SUITE_TIMEOUT 180
 
-/* Of a sweep over all places where something may die: true for the tests that a build with address
- * checks, which is several times slower, leaves out. Such a build takes every fifth place, another
- * one for each kind of death. */
-#ifdef __SANITIZE_ADDRESS__
-#define SUITE_LEAVES_OUT(place, kind) (((place) + (int)(kind)) % 5 != 0)
-#else
-#define SUITE_LEAVES_OUT(place, kind) ((void)(place), (void)(kind), false)
-#endif
-
 /**
  * Adds a test case whose tests fail when they leave more (or fewer) file descriptors open than they
  * found. Add fixtures of your own after it: they are then torn down before the descriptors are
@@ -72,6 +63,13 @@ void suite_register(struct suite_test *test, int begin, int end);
 /** Adds the tests of a group to a case, in the order of their definitions. A group without tests is
  * an error. */
 void suite_add(TCase *tcase, const char *group);
+
+/**
+ * Adds a sweep over all places where something may die: a START_TEST() is run with _i from
+ * kind * places to (kind + 1) * places - 1. A build with address checks, which is several times
+ * slower, takes every fifth place alone, another one for each kind of death.
+ */
+void suite_add_sweep(TCase *tcase, const TTest *test, int kind, int places);
 
 /** Runs and frees the suite. Return: exit status for main(): 0 if at least one test ran and all
  * passed. */

@@ -658,27 +658,24 @@ static void die_behind(int step, enum pair_death death)
 }
 
 /* Whoever dies behind whichever message: all others go on. */
-TEST_LOOP(deaths, all_others_go_on, 0, STEPS *PAIR_DEATHS)
+START_TEST(all_others_go_on)
 {
-	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
-
-	if (!SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
-		die_behind(_i / PAIR_DEATHS, death);
+	die_behind(_i % STEPS, (enum pair_death)(_i / STEPS));
 }
+END_TEST
 
 /* The files are complete last. */
-TEST_LOOP(deaths, all_others_go_on_while_files_are_filled, 0, STEPS *PAIR_DEATHS)
+START_TEST(all_others_go_on_while_files_are_filled)
 {
-	const enum pair_death death = (enum pair_death)(_i % PAIR_DEATHS);
+	const enum pair_death death = (enum pair_death)(_i / STEPS);
 
-	if (SUITE_LEAVES_OUT(_i / PAIR_DEATHS, death))
-		return;
 	pair_manner.held = WIRE_CARRY_STASH;
 	tool.is_lazy = true;
-	die_behind(_i / PAIR_DEATHS, death);
+	die_behind(_i % STEPS, death);
 	if (death == PAIR_DEATH_NONE)
 		ck_assert(tool.is_early);
 }
+END_TEST
 
 /* Whenever somebody needs memory: it comes back, and they go on, saved or not. */
 TEST_LOOP(deaths, who_needs_memory_gets_it, 0, STEPS)
@@ -728,6 +725,10 @@ int main(void)
 	tcase_set_timeout(deaths, SUITE_TIMEOUT);
 	suite_add(save, "save");
 	suite_add(deaths, "deaths");
+	for (int death = 0; death < PAIR_DEATHS; death++) {
+		suite_add_sweep(deaths, all_others_go_on, death, STEPS);
+		suite_add_sweep(deaths, all_others_go_on_while_files_are_filled, death, STEPS);
+	}
 	suite_add_tcase(suite, deaths);
 	return suite_run(suite);
 }

@@ -20,18 +20,17 @@
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
-#define MIB	  UINT64_C(1048576)
-#define PLACES	  3u /* mapped: the last two are the same memory */
-#define CHUNKS	  2u
-#define STRANGER  4711u /* a user */
-#define ALL	  ((1u << PLACES) - 1)
-#define HANDLE	  7u
-#define BYTES	  (130 * MIB) /* of a chunk: several requests of the executor */
-#define HOPS	  72	      /* messages of a way out and back, and some */
-#define SET_HOPS  80	      /* the same of two sessions */
-#define AT_A_TIME 8	      /* ends of it in one process */
-#define TURNS	  90	      /* of a way out for another session, that one's memory, and the way back */
-#define SETTLES	  40
+#define MIB	 UINT64_C(1048576)
+#define PLACES	 3u /* mapped: the last two are the same memory */
+#define CHUNKS	 2u
+#define STRANGER 4711u /* a user */
+#define ALL	 ((1u << PLACES) - 1)
+#define HANDLE	 7u
+#define BYTES	 (130 * MIB) /* of a chunk: several requests of the executor */
+#define HOPS	 72	     /* messages of a way out and back, and some */
+#define SET_HOPS 80	     /* the same of two sessions */
+#define TURNS	 90	     /* of a way out for another session, that one's memory, and the way back */
+#define SETTLES	 40
 
 /* OTHER: the second of two that share. */
 enum kind { DAEMON, ACTIVE, STANDBY, KEEPER, CLIENT, OTHER, SET_KINDS, KINDS = OTHER };
@@ -563,8 +562,6 @@ START_TEST(whatever_dies_it_is_here_or_there)
 {
 	enum kind kind = (enum kind)(_i / HOPS);
 
-	if (SUITE_LEAVES_OUT(_i % HOPS, kind))
-		return;
 	boot();
 	go(_i % HOPS, NULL);
 	strike(kind);
@@ -689,8 +686,6 @@ START_TEST(whatever_dies_turns_go_on)
 {
 	enum kind kind = (enum kind)(_i / TURNS);
 
-	if (SUITE_LEAVES_OUT(_i % TURNS, kind))
-		return;
 	boot_short();
 	take_turns(_i % TURNS);
 	if (kind == KEEPER)
@@ -1249,14 +1244,9 @@ static void strike_set(enum kind kind, int hops)
 	fake_free(fake);
 }
 
-/* With sanitizers, the end of a process takes longer than what it does. */
 START_TEST(whatever_dies_a_set_is_here_or_there)
 {
-	const enum kind kind = (enum kind)(_i * AT_A_TIME / SET_HOPS);
-
-	for (int i = 0; i < AT_A_TIME; i++)
-		if (!SUITE_LEAVES_OUT(_i * AT_A_TIME % SET_HOPS + i, kind))
-			strike_set(kind, _i * AT_A_TIME % SET_HOPS + i);
+	strike_set((enum kind)(_i / SET_HOPS), _i % SET_HOPS);
 }
 END_TEST
 
@@ -1331,14 +1321,13 @@ int main(void)
 	/* What a dead daemon had open stays so here. */
 	deaths = tcase_create("deaths of the daemon");
 	suite_add(deaths, "death");
-	tcase_add_loop_test(deaths, whatever_dies_it_is_here_or_there, 0, HOPS);
-	tcase_add_loop_test(deaths, whatever_dies_turns_go_on, 0, TURNS);
-	tcase_add_loop_test(deaths, whatever_dies_a_set_is_here_or_there, 0, SET_HOPS / AT_A_TIME);
 	suite_add_tcase(suite, deaths);
 	kills = suite_case(suite, "kills");
-	tcase_add_loop_test(kills, whatever_dies_it_is_here_or_there, HOPS, KINDS * HOPS);
-	tcase_add_loop_test(kills, whatever_dies_turns_go_on, TURNS, KINDS * TURNS);
-	tcase_add_loop_test(kills, whatever_dies_a_set_is_here_or_there, SET_HOPS / AT_A_TIME,
-		SET_KINDS * SET_HOPS / AT_A_TIME);
+	for (int kind = DAEMON; kind < KINDS; kind++) {
+		suite_add_sweep(kind ? kills : deaths, whatever_dies_it_is_here_or_there, kind, HOPS);
+		suite_add_sweep(kind ? kills : deaths, whatever_dies_turns_go_on, kind, TURNS);
+	}
+	for (int kind = DAEMON; kind < SET_KINDS; kind++)
+		suite_add_sweep(kind ? kills : deaths, whatever_dies_a_set_is_here_or_there, kind, SET_HOPS);
 	return suite_run(suite);
 }
