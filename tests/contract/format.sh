@@ -9,6 +9,9 @@ command -v $format >/dev/null || {
 	echo "format.sh: no $format, skipped" >&2
 	exit 77
 }
-find protocol shm client server tests bench -name '*.[ch]' -o -name '*.cc' | sort | xargs $format --dry-run -Werror 2>&1 |
-	sed -n 's/^\([^ :]*\):\([0-9]*\):.*/\1/p' | sort | uniq -c >&2
-find protocol shm client server tests bench -name '*.[ch]' -o -name '*.cc' | xargs $format --dry-run -Werror 2>/dev/null
+scratch=$(mktemp)
+trap 'rm -f "$scratch"' EXIT
+status=0
+find protocol shm client server tests bench -name '*.[ch]' -o -name '*.cc' | xargs $format --dry-run -Werror 2>"$scratch" || status=1
+sed -n 's/^\([^ :]*\):\([0-9]*\):.*/\1/p' "$scratch" | sort | uniq -c >&2
+exit $status
