@@ -6,6 +6,7 @@ clock that is as slow as the machine is busy, so a loaded machine fails no test 
 test said lies in BUILD/testlogs. Only Python's own library is used.
 """
 
+import collections
 import json
 import os
 import re
@@ -19,7 +20,6 @@ import time
 
 QUIET_S = 5  # nothing is printed for no longer than that
 PROCESSORS = len(os.sched_getaffinity(0))
-SERIAL_AT_ONCE = 2  # tests that meson runs alone: services of their own, which wait more than they compute
 SUMMARY_LINES = 12  # of one failed test
 SLOWEST = 12
 
@@ -92,7 +92,7 @@ class Test:
         self.environment = entry['env']
         self.limit = entry['timeout']
         self.suites = {suite.split(':')[-1] for suite in entry['suite']}
-        self.is_serial = not entry['is_parallel']
+        self.priority = entry['priority']
         self.log = os.path.join(build, 'testlogs', self.name.replace('/', '-') + '.txt')
         self.outcome = None  # ok, skipped, failed
         self.why = ''
@@ -114,6 +114,7 @@ class Runner:
         self.display = display
         self.clock = clock
         self.wrapper = list(wrapper)
+        self.at_once = PROCESSORS + 1  # tests of a build: they wait, too
         self.tests = []  # that have run
         self.broken = []  # builds that could not be made, suites without a test: (what, lines)
         self.skipped = []  # builds that this machine cannot run: (what, why)
@@ -193,33 +194,23 @@ class Runner:
             return
         self.display.say(f'{name}: {len(chosen)} tests')
         began = time.monotonic()
-        waiting = sorted(chosen, key=lambda test: (not test.is_serial, -test.limit))
-        lock = threading.Condition()
+        # The longest ones first: nobody waits for one at the end.
+        waiting = collections.deque(sorted(chosen, key=lambda test: (-test.priority, -test.limit)))
+        lock = threading.Lock()
         done = []
-        serial = [0]
-
-        def take():
-            with lock:
-                while waiting:
-                    for test in waiting:
-                        if not test.is_serial or serial[0] < SERIAL_AT_ONCE:
-                            waiting.remove(test)
-                            serial[0] += test.is_serial
-                            return test
-                    lock.wait()
-                return None
 
         def work():
-            while (test := take()) is not None:
+            while True:
+                with lock:
+                    if not waiting:
+                        return
+                    test = waiting.popleft()
                 self.run_one(test, name, nice)
                 with lock:
-                    serial[0] -= test.is_serial
                     done.append(test)
-                    lock.notify_all()
                     self.tell(test, name, len(done), len(chosen))
 
-        # One more than there are processors: a test waits for most of its time.
-        workers = [threading.Thread(target=work, daemon=True) for _ in range(PROCESSORS + 1)]
+        workers = [threading.Thread(target=work, daemon=True) for _ in range(self.at_once)]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -314,7 +305,8 @@ def sanitized(runner):
     """The sanitizers' builds, one after the other, and their unit tests. Optimised less, with fewer notes for debuggers, they
     compile in two thirds of the time, and their tests are no slower. Return: whether there is an address build"""
     has_address = False
-    for kind, sanitizers in (('asan', 'address,undefined'), ('tsan', 'thread')):
+    # Threads first: of these tests one takes long, and nothing is left beside which it could run at the end.
+    for kind, sanitizers in (('tsan', 'thread'), ('asan', 'address,undefined')):
         folder = 'build-' + kind
         if not starts(sanitizers, runner.wrapper):
             runner.skipped.append((folder, 'programs with its sanitizers do not run on this machine'))

@@ -35,7 +35,7 @@ class Bed(unittest.TestCase):
 
     def run_lines(self, limit=60, **lines):
         entries = [{'name': name, 'cmd': ['sh', '-c', line], 'workdir': None, 'env': {'WORD': 'set'}, 'timeout': limit,
-            'suite': ['frmps:plain'], 'is_parallel': name != 'alone'} for name, line in lines.items()]
+            'suite': ['frmps:plain'], 'priority': 1 if name == 'long' else 0} for name, line in lines.items()]
         meson = os.path.join(self.folder.name, 'meson')
         with open(meson, 'w', encoding='utf-8') as file:
             file.write("#!/bin/sh\ncat <<'END'\n" + json.dumps(entries) + '\nEND\n')
@@ -49,10 +49,15 @@ class Bed(unittest.TestCase):
         return status, lines
 
     def test_all_is_counted(self):
-        status, lines = self.run_lines(good='test $WORD = set', left='exit 77', alone='exit 0')
+        status, lines = self.run_lines(good='test $WORD = set', left='exit 77', more='exit 0')
         self.assertEqual((status, lines[-1]), (0, '2 passed, 0 failed, 1 skipped'))
         self.assertTrue(any('plain 3 of 3' in line for line in lines), lines)
         self.assertFalse(any('== failed' in line for line in lines), lines)
+
+    def test_long_ones_begin_first(self):
+        self.runner.at_once = 1
+        _, lines = self.run_lines(a='exit 0', long='exit 0', z='exit 0')
+        self.assertIn('long', next(line for line in lines if '1 of 3' in line))
 
     def test_what_fails_is_said_at_once_and_first_in_the_summary(self):
         status, lines = self.run_lines(bad='echo nothing of note; echo a.c:3:F:case:name:0: it is wrong; exit 1', good='sleep 0.3')
