@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle hol
 struct import {
 	uint64_t session, page;
 	struct shm_shared_event *events;
-	uint32_t users; /* events that are open, and waits of other devices' streams */
+	_Atomic uint32_t users; /* events that are open, and waits of other devices' streams */
 	STAILQ_ENTRY(import) link;
 };
 
@@ -186,8 +186,9 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 	return r == CUDA_ERROR_OUT_OF_MEMORY && drop_imports() ? try_new(ret_event) : r;
 }
 
-/* An own page has no users. @by: 1 or -1 */
-static void count_user(const struct shm_shared_event *event, int by)
+/* Of the page of an event that is open, which is not unmapped while it has users. Return: NULL: an
+ * own page */
+static _Atomic uint32_t *users_of(const struct shm_shared_event *event)
 {
 	struct shared_events *events = own();
 	struct import *import;
@@ -195,8 +196,9 @@ static void count_user(const struct shm_shared_event *event, int by)
 	pthread_mutex_lock(&events->lock);
 	STAILQ_FOREACH (import, &events->imports, link)
 		if (event >= import->events && event < import->events + SHM_SHARED_PAGE_EVENTS)
-			import->users += (uint32_t)by;
+			break;
 	pthread_mutex_unlock(&events->lock);
+	return import ? &import->users : NULL;
 }
 
 struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported)
@@ -205,7 +207,7 @@ struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool 
 	struct spare *spare = event && !imported ? malloc(sizeof(*spare)) : NULL;
 
 	if (event && imported)
-		count_user(event, -1);
+		--*users_of(event);
 	if (!spare)
 		return NULL;
 	spare->event = event;
@@ -277,16 +279,14 @@ static CUresult try_import(const struct content *content, struct shm_shared_even
 
 int shared_event_device(const CUipcEventHandle *handle)
 {
-	const struct content *content = (const struct content *)handle;
 	int32_t domain, bus, device;
+	struct content content;
 	uint8_t uuid[16];
-	int ordinal = 0;
 
-	while (device_identity(ordinal, uuid, &domain, &bus, &device)) {
-		if (!memcmp(uuid, content->device, sizeof(uuid)))
-			return ordinal;
-		ordinal++;
-	}
+	memcpy(&content, handle, sizeof(content));
+	for (int i = 0; device_identity(i, uuid, &domain, &bus, &device); i++)
+		if (!memcmp(uuid, content.device, sizeof(uuid)))
+			return i;
 	return device_own();
 }
 
@@ -345,6 +345,7 @@ CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, stru
 struct awaited {
 	struct session *session; /* of the event */
 	const struct shm_shared_event *event;
+	_Atomic uint32_t *users; /* NULL: an own page */
 	uint64_t number;
 };
 
@@ -362,9 +363,9 @@ static CUresult look(void *context)
 static void end(void *context)
 {
 	const struct awaited *awaited = context;
-	SESSION_SCOPE(awaited->session);
 
-	count_user(awaited->event, -1);
+	if (awaited->users)
+		--*awaited->users;
 	free(context);
 }
 
@@ -378,9 +379,10 @@ CUresult shared_event_wait_across(struct shm_shared_event *event, uint64_t numbe
 
 	if (!awaited)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*awaited = (struct awaited){session, event, number};
 	SESSION_SCOPE(session);
-	count_user(event, 1);
+	*awaited = (struct awaited){session, event, users_of(event), number};
+	if (awaited->users)
+		++*awaited->users;
 	r = crossing_wait_for(stream, &records, awaited);
 	if (r != CUDA_SUCCESS)
 		end(awaited);
