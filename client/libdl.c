@@ -1,10 +1,6 @@
 // As libpthread.c, in place of glibc's libdl.so.2, whose functions moved with glibc 2.34.
 
-#define FUNCTION(name)                                                                                       \
-	void name(void);                                                                                     \
-	void name(void)                                                                                      \
-	{                                                                                                    \
-	}
+#include "client/old_glibc.h"
 
 FUNCTION(dlerror)
 FUNCTION(dlopen)

@@ -53,7 +53,7 @@ struct graph_node {
 	uint64_t origin; /* in a clone: serial of the original node */
 	bool disabled;	 /* only in executable graphs, as the next two */
 	bool pending;	 /* changed since the last launch (exec.c) */
-	bool unjoined;	 /* a capture under way added it, and its streams have not let go of it (capture.c) */
+	bool unjoined;	 /* a capture under way added it, and no stream has dropped it since (capture.c) */
 	struct graph_place place;
 	uint32_t mark; /* for walks through the graph */
 	struct graph_edges before, behind;

@@ -279,13 +279,12 @@ static CUresult try_import(const struct content *content, struct shm_shared_even
 
 int shared_event_device(const CUipcEventHandle *handle)
 {
-	int32_t domain, bus, device;
+	const struct client_device *device;
 	struct content content;
-	uint8_t uuid[16];
 
 	memcpy(&content, handle, sizeof(content));
-	for (int i = 0; device_identity(i, uuid, &domain, &bus, &device); i++)
-		if (!memcmp(uuid, content.device, sizeof(uuid)))
+	for (int i = 0; (device = device_get(i)); i++)
+		if (!memcmp(device->uuid, content.device, sizeof(content.device)))
 			return i;
 	return device_own();
 }
