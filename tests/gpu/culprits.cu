@@ -10,19 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "corpus/descend.h"
+
 static constexpr unsigned THREADS = 256, GRID = 4096, GRID_OF_RECURSION = 1024;
-
-/* Frames that the compiler can neither merge nor turn into a loop. */
-__device__ __noinline__ unsigned descend(const volatile unsigned *seed, unsigned depth)
-{
-	volatile unsigned frame[32];
-
-	for (unsigned i = 0; i < 32; i++)
-		frame[i] = *seed + depth * 31 + i;
-	if (!depth)
-		return frame[7];
-	return descend(seed, depth - 1) * 3 + frame[depth % 32];
-}
 
 __global__ void recurse(unsigned *out, unsigned depth)
 {

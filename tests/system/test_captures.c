@@ -448,16 +448,25 @@ static CUresult count_up_early(CUstream stream, CUdeviceptr word)
 	return count_up_with(stream, word, early);
 }
 
-/* The only node that the stream's next one would wait for. */
-static CUgraphNode tip_of(CUstream stream)
+/* The nodes that the next one of a capturing stream depends on. */
+static size_t capture_ends(CUstream stream, CUgraph *ret_graph, const CUgraphNode **ret_nodes)
 {
-	CUstreamCaptureStatus status;
 	const CUgraphEdgeData *data;
-	const CUgraphNode *nodes;
+	CUstreamCaptureStatus status;
+	uint64_t id;
 	size_t count;
 
-	ck_cuda(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &data, &count));
-	ck_assert_uint_eq(count, 1);
+	ck_cuda(cuStreamGetCaptureInfo_v3(stream, &status, &id, ret_graph, ret_nodes, &data, &count));
+	return count;
+}
+
+/* The only one of them. */
+static CUgraphNode tip_of(CUstream stream)
+{
+	const CUgraphNode *nodes;
+	CUgraph graph;
+
+	ck_assert_uint_eq(capture_ends(stream, &graph, &nodes), 1);
 	return nodes[0];
 }
 
@@ -810,18 +819,6 @@ TEST(captures, a_stream_without_work_may_be_destroyed_in_a_capture)
 	side_expect_graph(&side);
 }
 
-/* The nodes that the next one of a capturing stream depends on. */
-static size_t capture_ends(CUstream stream, CUgraph *ret_graph, const CUgraphNode **ret_nodes)
-{
-	const CUgraphEdgeData *data;
-	CUstreamCaptureStatus status;
-	uint64_t id;
-	size_t count;
-
-	ck_cuda(cuStreamGetCaptureInfo_v3(stream, &status, &id, ret_graph, ret_nodes, &data, &count));
-	return count;
-}
-
 static void side_do(struct side *side, char step)
 {
 	const bool adds = step == 'a';
@@ -858,7 +855,7 @@ static void side_do(struct side *side, char step)
 }
 
 /* NCCL takes its stream out of a capture so. */
-TEST_LOOP(captures, a_node_that_its_stream_has_let_go_of_need_not_be_joined, 0, 12)
+TEST_LOOP(captures, a_node_that_its_stream_has_dropped_need_not_be_joined, 0, 12)
 {
 	static const struct {
 		const char *steps;

@@ -602,7 +602,7 @@ TEST(loads, what_crashes_executors_is_not_loaded_for_ever)
 	bystander = child_start(survivor);
 	child_wait(&bystander, 3);
 	ck_assert_int_eq(exit_status(spawn(loader_of_what_crashes, 0)), 0);
-	/* It is told as soon as the second executor has crashed. */
+	/* The program gets its error as soon as the second executor has crashed. */
 	ck_assert(service_log_wait(&service, "promotion: executor", 2, 60));
 	child_drain(&bystander);
 	child_wait(&bystander, 3);

@@ -569,7 +569,7 @@ static int hold_last_piece(void)
 	fd = openat(dirfd(all), last, O_RDONLY | O_CLOEXEC);
 	closedir(all);
 	ck_assert_int_ge(fd, 0);
-	/* Whoever waits for it is told. */
+	/* Whoever waits for it is notified. */
 	signal(SIGIO, SIG_IGN);
 	ck_assert_int_eq(fcntl(fd, F_SETLEASE, F_WRLCK), 0);
 	return fd;

@@ -3,7 +3,7 @@
 #pragma once
 
 // Frames that the compiler can neither merge nor turn into a loop.
-__device__ __noinline__ unsigned descend(volatile unsigned *seed, unsigned depth)
+__device__ __noinline__ unsigned descend(const volatile unsigned *seed, unsigned depth)
 {
 	volatile unsigned frame[32];
 

@@ -928,14 +928,7 @@ static struct description *describe_condition(void)
 	static struct description d;
 	struct frmps_set set = {
 		.dst = FIXTURE_WINDOW, .width = 4, .height = 1, .pitch = 16, .element_bytes = 4};
-	struct frmps_launch kernel = {.function = 1,
-		.grid_x = 1,
-		.grid_y = 1,
-		.grid_z = 1,
-		.block_x = 1,
-		.block_y = 1,
-		.block_z = 1,
-		.argument_bytes = 8};
+	struct frmps_launch kernel = fixture_single;
 	struct frmps_condition loop = {FIXTURE_WINDOW + 64, CU_GRAPH_COND_TYPE_WHILE, 1},
 			       branch = {FIXTURE_WINDOW + 72, CU_GRAPH_COND_TYPE_IF, 2};
 	uint32_t in_loop = 4, in_branch[] = {1, 1};
