@@ -307,7 +307,8 @@ static uint64_t spare_of(uid_t owner, const struct session *asker, uint64_t now_
 	uint64_t spare = 0, room;
 
 	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (session->owner == owner && free_to_go_us(session) <= now_us)
+		if (session->owner == owner && free_to_go_us(session) <= now_us &&
+			within_reach(session, asker) && !has_work(session))
 			spare += within_reach(session, asker);
 	room = spare ? swap_room(asker->daemon, owner) : 0;
 	return spare < room ? spare : room;
