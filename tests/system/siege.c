@@ -40,9 +40,12 @@ static uint64_t now_us(void)
 }
 
 /*
- * Groups of processes, as systemd has them: one for the service, and one for each user. All have
- * the same share of the processors.
+ * Groups of processes, as systemd has them: one for the service, and one for each user, as if each
+ * were a container. The service has the weight that its unit gives it.
  */
+
+#define WEIGHT	       100 /* systemd's default */
+#define DEFAULT_SHARES 1024
 
 static char groups[300]; /* folder; empty: there are none */
 
@@ -61,20 +64,43 @@ static void find_groups(void)
 		*groups = '\0';
 }
 
-/* This process, and its children from now on, are of a group. */
-static void join(const char *name)
+static void write_number(const char *name, const char *file, int number)
 {
 	char path[400];
-	FILE *file;
+	FILE *opened;
+
+	snprintf(path, sizeof(path), "%s/siege-%s/%s", groups, name, file);
+	opened = fopen(path, "we");
+	if (!opened || fprintf(opened, "%d\n", number) < 0 || fclose(opened))
+		fprintf(stderr, "siege: cannot write %s\n", path);
+}
+
+/* This process, and its children from now on, are of a group. */
+static void join(const char *name, int weight)
+{
+	char path[400];
 
 	if (!*groups)
 		return;
 	snprintf(path, sizeof(path), "%s/siege-%s", groups, name);
 	mkdir(path, 0755);
-	strcat(path, "/cgroup.procs");
-	file = fopen(path, "we");
-	if (!file || fprintf(file, "%d\n", (int)getpid()) < 0 || fclose(file))
-		fprintf(stderr, "siege: cannot join %s\n", path);
+	write_number(name, "cpu.shares", weight * DEFAULT_SHARES / WEIGHT);
+	write_number(name, "cgroup.procs", (int)getpid());
+}
+
+/* CPUWeight= of the unit. */
+static int unit_weight(void)
+{
+	const char *path = getenv("FRMPS_TEST_UNIT");
+	FILE *unit = path ? fopen(path, "re") : NULL;
+	char line[300];
+	int weight = 0;
+
+	while (unit && !weight && fgets(line, sizeof(line), unit))
+		sscanf(line, "CPUWeight=%d", &weight);
+	if (unit)
+		fclose(unit);
+	return weight ? weight : WEIGHT;
 }
 
 /* All others have ended. */
@@ -100,7 +126,7 @@ static void drop_groups(void)
 
 static void become(uid_t uid)
 {
-	join(uid == HOSTILE ? "hostile" : "honest");
+	join(uid == HOSTILE ? "hostile" : "honest", WEIGHT);
 	/* Nobody is left when the siege ends early. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
@@ -299,7 +325,7 @@ static void start(void)
 	char command[512], path[128];
 
 	find_groups();
-	join("service");
+	join("service", unit_weight());
 	if (!service_start_configured(&service, "quarantine_faults = 3\n") || chmod(service.folder, 0711) < 0)
 		exit(1);
 	snprintf(path, sizeof(path), "%s/kernels.so", service.folder);
