@@ -92,13 +92,11 @@ static inline uint32_t shm_view_events(const struct shm_view *view)
 	return room < SHM_EVENTS ? (uint32_t)room : SHM_EVENTS;
 }
 
-/** Slots from here on never had a command: the first piece at least. [any thread, server side] */
+/** Slots from here on never had a command. [any thread, server side] */
 static inline uint32_t shm_view_used(const struct shm_view *view)
 {
 	uint32_t used = word_acquire(&view->server->streams);
 
-	if (used <= SHM_PIECE)
-		return SHM_PIECE;
 	return used < SHM_STREAMS ? used : SHM_STREAMS;
 }
 

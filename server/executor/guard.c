@@ -139,6 +139,14 @@ static struct span span_of(const struct tenant *tenant, uint64_t address, uint64
 	return (struct span){from, from + (uint32_t)(bytes / GRANULE)};
 }
 
+/* The granules directly beside a range of real memory. */
+static void settle_ends(struct tenant *tenant, struct span span)
+{
+	if (span.from)
+		settle(tenant, span.from - 1);
+	settle(tenant, span.to);
+}
+
 CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range)
 {
 	struct guard *guard = tenant->guard;
@@ -163,9 +171,7 @@ void guard_note_mapped(struct tenant *tenant, const struct wire_range *range)
 	if (!is_guarded(tenant, range->address))
 		return;
 	memset(tenant->guard->granules + span.from, REAL, span.to - span.from);
-	settle(tenant, span.to);
-	if (span.from)
-		settle(tenant, span.from - 1);
+	settle_ends(tenant, span);
 }
 
 void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range)
@@ -175,11 +181,9 @@ void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range)
 	if (!is_guarded(tenant, range->address))
 		return;
 	memset(tenant->guard->granules + span.from, BARE, span.to - span.from);
-	if (span.from)
-		settle(tenant, span.from - 1);
+	settle_ends(tenant, span);
 	settle(tenant, span.from);
 	settle(tenant, span.to - 1);
-	settle(tenant, span.to);
 }
 
 /* ---- beginning and end ---- */
@@ -234,8 +238,11 @@ static void adopt(struct tenant *tenant)
 		span = span_of(tenant, maps->at[i].start, maps->at[i].end - maps->at[i].start);
 		memset(guard->granules + span.from, REAL, span.to - span.from);
 	}
-	for (uint32_t i = 0; i < guard->count; i++)
-		settle(tenant, i);
+	/* Sinks are only beside real memory. */
+	for (uint32_t i = 0; i < maps->count; i++)
+		if (tenant_is_device(tenant, maps->at[i].start))
+			settle_ends(tenant,
+				span_of(tenant, maps->at[i].start, maps->at[i].end - maps->at[i].start));
 }
 
 static CUresult open_guard(struct tenant *tenant, const struct wire_open_guard *wish, int fd)
@@ -287,16 +294,25 @@ static void unmap_home(struct tenant *tenant)
 	guard->home_mapped = false;
 }
 
+/* Return: the first granule from there on that has the sink; `count`: none has it */
+static uint32_t next_sink(const struct guard *guard, uint32_t from)
+{
+	const uint8_t *at = memchr(guard->granules + from, SINK, guard->count - from);
+
+	return at ? (uint32_t)(at - guard->granules) : guard->count;
+}
+
 bool guard_unmap(struct tenant *tenant, struct pace *pace)
 {
 	const struct backend_ops *ops = tenant_ops(tenant);
 	struct guard *guard = tenant->guard;
 
 	while (guard && guard->unmapped < guard->count) {
-		uint32_t i = guard->unmapped++;
+		uint32_t i = next_sink(guard, guard->unmapped);
 
-		if (guard->granules[i] != SINK)
-			continue;
+		guard->unmapped = i + 1;
+		if (i == guard->count)
+			break;
 		executor_code(tenant->executor, ops->sink_unmap(guard->sink, address_of(tenant, i)));
 		if (!pace_step(pace))
 			return false;

@@ -840,6 +840,7 @@ uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire
 
 void fake_issue(struct shm_view *view, uint64_t issued)
 {
+	word_release(&view->server->streams, 4);
 	word_release(&view->states[3].issued, issued);
 	word_release(&view->states[3].marked, issued);
 }

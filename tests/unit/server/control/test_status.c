@@ -198,6 +198,7 @@ TEST(status, client_is_described)
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
 	session = TAILQ_FIRST(&fake->daemon.sessions);
+	word_set(&session->view.server->streams, 10);
 	word_set(&session->view.states[0].journaled, 40);
 	word_set(&session->view.states[9].journaled, 2);
 	root = status_of(0);

@@ -218,6 +218,16 @@ TEST(doubt, waiting_commands_are_simply_issued)
 	ck_assert_uint_eq(fixture_done(1), 3);
 }
 
+TEST(doubt, streams_without_a_command_cost_nothing)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_uint_eq(shm_view_used(&fixture.tenant->view), 2);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(fixture.tenant->known, 2);
+}
+
 TEST(doubt, a_host_function_proves_what_is_before_it)
 {
 	fixture_launch(1, 0, 1);

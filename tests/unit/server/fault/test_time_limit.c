@@ -29,6 +29,7 @@ static void close_session(void)
 
 static void issue(uint64_t issued, uint64_t done)
 {
+	word_set(&session.view.server->streams, 4);
 	word_set(&session.view.states[3].issued, issued);
 	word_set(&session.view.states[3].marked, issued);
 	word_set(&session.view.timelines[0].stream[3].done, done);

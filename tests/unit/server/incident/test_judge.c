@@ -171,6 +171,8 @@ static void set_done(uint32_t slot, uint64_t done)
 
 static void set_stream(uint32_t slot, uint64_t issued, uint64_t done)
 {
+	if (word_acquire(&view.server->streams) <= slot)
+		word_set(&view.server->streams, slot + 1);
 	word_set(&view.states[slot].issued, issued);
 	word_set(&view.states[slot].marked, issued);
 	set_done(slot, done);

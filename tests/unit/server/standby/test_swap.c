@@ -837,6 +837,7 @@ TEST(swap, what_is_free_is_what_the_users_may_swap)
 	ck_assert_uint_eq(swap_spare(asking), CHUNKS * BYTES);
 	ck_assert_uint_eq(swap_spare(session), BYTES);
 	/* The executor may have had no processor since it took the last command. */
+	word_set(&session->view.server->streams, 1);
 	word_set(&session->view.states[0].issued, 1);
 	ck_assert_uint_eq(swap_spare(asking), 0);
 	word_set(&session->view.states[0].issued, 0);
@@ -866,6 +867,7 @@ TEST(swap, the_executor_of_a_newcomer_has_room)
 TEST(swap, who_has_work_does_not_go)
 {
 	boot_short();
+	word_set(&session->view.server->streams, 1);
 	word_set(&session->view.states[0].issued, 1);
 	word_set(&session->view.states[0].journaled, 1);
 	ask_for_room();
