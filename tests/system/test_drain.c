@@ -2,7 +2,7 @@
 // programs have every byte and every handle afterwards. Whatever is killed meanwhile, they are
 // where they were or where they were to be.
 //
-// FRMPS_TEST_DRAIN_KILLS (14) is how often something of the service is killed in the sweep.
+// FRMPS_TEST_DRAIN_KILLS (7) is how often something of the service is killed in each sweep.
 
 #include <jansson.h>
 #include <signal.h>
@@ -516,12 +516,12 @@ TEST(drain_5, a_daemon_that_dies_comes_back_drained)
 }
 
 /* One of the service's processes; the device's may not be there. */
-static void kill_something(unsigned number, int *daemons)
+static void kill_something(bool only_daemon, int *daemons)
 {
 	pid_t daemon = status_daemon(&service), pids[16], pid = daemon;
 	int count = service_children(&service, pids, 16);
 
-	if (number % 3 && count > 1)
+	if (!only_daemon && count)
 		pid = pids[rand() % count];
 	*daemons += pid == daemon;
 	kill(pid, SIGKILL);
@@ -529,28 +529,43 @@ static void kill_something(unsigned number, int *daemons)
 		ck_assert(service_log_wait(&service, "the daemon is back", *daemons, LATER_S));
 }
 
-TEST(drain_5, kills_at_any_moment_harm_nothing)
+static int kills_of_a_sweep(void)
 {
 	const char *text = getenv("FRMPS_TEST_DRAIN_KILLS");
-	int kills = text ? atoi(text) : 14, daemons = 0;
-	struct child child, other;
-	bool is_drained = false;
+
+	return text ? atoi(text) : 7;
+}
+
+/* Something is killed while the device is being drained, or refilled. Return: whether the device is
+ * drained */
+static bool drain_among_kills(bool is_drained, bool only_daemons, int *daemons)
+{
 	pid_t pid;
+
+	asked_what = is_drained ? "refill" : "drain";
+	pid = spawn(asker, 0);
+	pass_time(1 + rand() % 200);
+	kill_something(only_daemons, daemons);
+	exit_status(pid);
+	is_drained = is_device("drained");
+	ck_assert(is_drained || is_device("serving") || is_device("draining"));
+	return is_drained;
+}
+
+TEST(drain_5, kills_at_any_moment_harm_nothing)
+{
+	const int kills = kills_of_a_sweep();
+	bool is_drained = false;
+	struct child child;
+	int daemons = 0;
 
 	start();
 	child = belongings_begin(belongings_keeper, kills);
-	other = belongings_begin(belongings_busy, 0);
 	srand(29);
 	for (int i = 0; i < kills; i++) {
 		char why[1400] = "";
 
-		asked_what = is_drained ? "refill" : "drain";
-		pid = spawn(asker, 0);
-		pass_time(1 + rand() % 200);
-		kill_something((unsigned)i, &daemons);
-		exit_status(pid);
-		is_drained = is_device("drained");
-		ck_assert(is_drained || is_device("serving") || is_device("draining"));
+		is_drained = drain_among_kills(is_drained, false, &daemons);
 		/* Every other time it is to be refilled from wherever it is. */
 		if (i % 2 && is_drained) {
 			expect_done("drain");
@@ -560,8 +575,6 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
 			expect_done("refill");
 			is_drained = false;
 			see_it_work(&child);
-			child_drain(&other);
-			child_wait(&other, 1);
 		} else if (!is_drained && order("drain", why, sizeof(why))) {
 			is_drained = true;
 			expect_empty();
@@ -571,8 +584,32 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
 	for (int i = 0; i < kills - kills / 2; i++)
 		see_it_work(&child);
 	ck_assert_int_eq(child_end(&child), 0);
-	child_order(&other);
-	ck_assert_int_eq(child_end(&other), 0);
+	status_await_no_memory(&service);
+}
+
+/* Kernels that are on the device would end with an executor. */
+TEST(drain_5, daemons_that_die_harm_no_work)
+{
+	const int kills = kills_of_a_sweep();
+	bool is_drained = false;
+	struct child child;
+	int daemons = 0;
+
+	start();
+	child = belongings_begin(belongings_busy, 0);
+	srand(53);
+	for (int i = 0; i < kills; i++) {
+		is_drained = drain_among_kills(is_drained, true, &daemons);
+		if (i % 2 == 0)
+			continue;
+		expect_done("refill");
+		is_drained = false;
+		child_drain(&child);
+		child_wait(&child, 1);
+	}
+	expect_done("refill");
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
 	status_await_no_memory(&service);
 }
 
@@ -740,39 +777,52 @@ TEST(drain_6, an_import_meanwhile_waits)
 /* Nothing is lost, nothing comes twice, and no half of it stays out. */
 TEST(drain_6, kills_at_any_moment_harm_no_program_that_shares)
 {
-	const char *text = getenv("FRMPS_TEST_DRAIN_KILLS");
-	int kills = text ? atoi(text) : 14, daemons = 0;
-	struct family family, busy;
+	const int kills = kills_of_a_sweep();
 	bool is_drained = false;
-	pid_t pid;
+	struct family family;
+	int daemons = 0;
 
 	start();
 	family = family_begin((kills + 1) / 2);
-	busy = family_begin_busy();
 	srand(31);
 	for (int i = 0; i < kills; i++) {
-		asked_what = is_drained ? "refill" : "drain";
-		pid = spawn(asker, 0);
-		pass_time(1 + rand() % 200);
-		kill_something((unsigned)i, &daemons);
-		exit_status(pid);
-		if (i % 2 == 0) {
-			is_drained = is_device("drained");
+		is_drained = drain_among_kills(is_drained, false, &daemons);
+		if (i % 2 == 0)
 			continue;
-		}
 		expect_done("refill");
 		is_drained = false;
 		family_see_it_work(&family);
-		for (int j = 0; j < FAMILY; j++) {
-			child_drain(&busy.members[j]);
-			child_wait(&busy.members[j], 1);
-		}
 	}
 	expect_done("refill");
 	for (int i = kills / 2; i < (kills + 1) / 2; i++)
 		family_see_it_work(&family);
 	family_end(&family);
-	family_end(&busy);
+	status_await_no_memory(&service);
+}
+
+TEST(drain_6, daemons_that_die_harm_no_work_of_programs_that_share)
+{
+	const int kills = kills_of_a_sweep();
+	bool is_drained = false;
+	struct family family;
+	int daemons = 0;
+
+	start();
+	family = family_begin_busy();
+	srand(59);
+	for (int i = 0; i < kills; i++) {
+		is_drained = drain_among_kills(is_drained, true, &daemons);
+		if (i % 2 == 0)
+			continue;
+		expect_done("refill");
+		is_drained = false;
+		for (int j = 0; j < FAMILY; j++) {
+			child_drain(&family.members[j]);
+			child_wait(&family.members[j], 1);
+		}
+	}
+	expect_done("refill");
+	family_end(&family);
 	status_await_no_memory(&service);
 }
 
