@@ -331,6 +331,31 @@ TEST(words, errors_have_names_and_texts)
 	ck_assert_str_eq(text, "CUDA_SUCCESS");
 }
 
+static uint32_t sum_of(const char *text)
+{
+	uint32_t sum = 2166136261u;
+
+	for (; *text; text++)
+		sum = (sum ^ (unsigned char)*text) * 16777619u;
+	return sum;
+}
+
+/* The sum over all codes is that of the driver (580.159.04). On a GPU the corpus compares each. */
+TEST(words, errors_have_the_drivers_names_and_texts)
+{
+	const char *name, *text;
+	uint32_t sum = 0, count = 0;
+
+	for (int code = 0; code < 1100; code++) {
+		if (cuGetErrorName((CUresult)code, &name) || cuGetErrorString((CUresult)code, &text))
+			continue;
+		sum = sum * 31 + sum_of(name) + sum_of(text);
+		count++;
+	}
+	ck_assert_uint_eq(count, 101);
+	ck_assert_uint_eq(sum, 0x427c1b22);
+}
+
 TEST(words, unknown_errors_have_none)
 {
 	const char *text = "old";
