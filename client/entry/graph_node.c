@@ -454,7 +454,7 @@ static CUresult make_alloc(const CUDA_MEM_ALLOC_NODE_PARAMS *given, struct graph
 	if (!given || given->bytesize == 0 || (given->accessDescCount && !given->accessDescs))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = mempool_check_properties(&given->poolProps, &place);
-	if (r == CUDA_SUCCESS && (place == MEMPOOL_HOST || given->poolProps.handleTypes))
+	if (r == CUDA_SUCCESS && (place != MEMPOOL_DEVICE || given->poolProps.handleTypes))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -78,7 +78,7 @@ CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *po
 		return r;
 	if (!address || flags != 0 || ranges_lookup((uint64_t)(uintptr_t)pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (range.kind != RANGE_REGISTERED && range.kind != RANGE_HOST && range.kind != RANGE_MANAGED)
+	if (range.kind != RANGE_REGISTERED && range.kind != RANGE_HOST && !range_is_managed(&range))
 		return CUDA_ERROR_INVALID_VALUE;
 	found = (CUdeviceptr)(uintptr_t)pointer;
 	if (range.kind == RANGE_REGISTERED)

@@ -15,7 +15,7 @@ static CUresult find_place(const CUmemLocation *location, enum mempool_place *re
 {
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_place = mempool_place(location);
+	*ret_place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? MEMPOOL_DEVICE : MEMPOOL_HOST;
 	switch (location->type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
 		return device_check(location->id);
@@ -30,13 +30,31 @@ static CUresult find_place(const CUmemLocation *location, enum mempool_place *re
 	}
 }
 
+/* Managed memory need not prefer a place. */
 static CUresult check_kind(
 	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place)
 {
+	CUresult r = CUDA_SUCCESS;
+
+	if (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (type == CU_MEM_ALLOCATION_TYPE_PINNED || !location ||
+		location->type != CU_MEM_LOCATION_TYPE_INVALID)
+		r = find_place(location, ret_place);
 	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return type == CU_MEM_ALLOCATION_TYPE_PINNED ? find_place(location, ret_place)
-						     : CUDA_ERROR_INVALID_VALUE;
+		*ret_place = MEMPOOL_MANAGED;
+	return r;
+}
+
+/* @location: an argument of the program's, as `type` */
+static CUresult enter_at(
+	const CUmemLocation *location, CUmemAllocationType type, enum mempool_place *ret_place)
+{
+	CUresult r = start_enter_at(location);
+
+	if (r == CUDA_SUCCESS)
+		r = check_kind(location, type, ret_place);
+	return r == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 static CUresult hand_out(struct mempool *pool, CUmemoryPool *ret_handle)
@@ -82,31 +100,25 @@ CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
 	CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-	CUresult r = start_enter_at(location);
 	enum mempool_place place;
+	CUresult r = enter_at(location, type, &place);
 
-	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type, &place);
 	return r == CUDA_SUCCESS ? hand_out(mempool_default(place), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-	CUresult r = start_enter_at(location);
 	enum mempool_place place;
+	CUresult r = enter_at(location, type, &place);
 
-	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type, &place);
 	return r == CUDA_SUCCESS ? hand_out(mempool_current(place), pool) : r;
 }
 
 CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-	CUresult r = start_enter_at(location);
 	enum mempool_place place;
+	CUresult r = enter_at(location, type, &place);
 
-	if (r == CUDA_SUCCESS)
-		r = check_kind(location, type, &place);
 	if (r == CUDA_SUCCESS && poolshare_is_imported(pool))
 		r = CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? mempool_set_current(place, pool) : r;
@@ -141,7 +153,7 @@ CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *p
 		return CUDA_ERROR_INVALID_VALUE;
 	r = mempool_check_properties(properties, &place);
 	if (r == CUDA_SUCCESS)
-		r = mempool_create(&properties->location, properties->maxSize, &made);
+		r = mempool_create(&properties->location, place, properties->maxSize, &made);
 	if (r == CUDA_SUCCESS && properties->handleTypes) {
 		r = poolshare_add(mempool_handle(made));
 		if (r != CUDA_SUCCESS)

@@ -45,17 +45,12 @@ static struct answer make_bool(bool value)
 	return make_int(value);
 }
 
-static bool is_of_pool(const struct range *range)
-{
-	return range->kind == RANGE_POOL || range->kind == RANGE_POOL_HOST;
-}
-
 /* Globals belong to a module; the program gets the context of the module. */
 static CUcontext owner_of(const struct range *range)
 {
 	int ordinal;
 
-	if (is_of_pool(range))
+	if (range_is_of_pool(range))
 		return NULL;
 	if (range->kind != RANGE_GLOBAL)
 		return range->owner;
@@ -91,7 +86,7 @@ static CUmemAccess_flags access_to(const struct range *range)
 static CUresult answer_known(
 	CUpointer_attribute attribute, const struct range *range, uint64_t address, struct answer *ret_answer)
 {
-	bool managed = range->kind == RANGE_MANAGED;
+	bool managed = range_is_managed(range);
 	bool registered = range->kind == RANGE_REGISTERED;
 	bool mapped = range->kind == RANGE_MAPPED || range->kind == RANGE_MAPPED_HOST;
 	bool host = range->kind == RANGE_HOST || range->kind == RANGE_MAPPED_HOST ||
@@ -149,7 +144,7 @@ static CUresult answer_known(
 		*ret_answer = make_word(mapped ? range->flags : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*ret_answer = make_word(is_of_pool(range) ? (uint64_t)(uintptr_t)range->owner : 0);
+		*ret_answer = make_word(range_is_of_pool(range) ? (uint64_t)(uintptr_t)range->owner : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -223,9 +218,10 @@ CUDA_EXPORT CUresult cuPointerGetAttributes(
 	return CUDA_SUCCESS;
 }
 
-static bool is_device_memory(enum range_kind kind)
+static bool is_device_memory(const struct range *range)
 {
-	return kind == RANGE_DEVICE || kind == RANGE_POOL || kind == RANGE_MAPPED || kind == RANGE_MANAGED;
+	return range->kind == RANGE_DEVICE || range->kind == RANGE_POOL || range->kind == RANGE_MAPPED ||
+	       range_is_managed(range);
 }
 
 /* The only attribute that can be set asks for synchronous copies; here synchronous copies are at
@@ -242,7 +238,7 @@ CUDA_EXPORT CUresult cuPointerSetAttribute(
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&on, value, sizeof(on));
-	if (!look_up(pointer, &range) || !is_device_memory(range.kind))
+	if (!look_up(pointer, &range) || !is_device_memory(&range))
 		return CUDA_ERROR_INVALID_VALUE;
 	ranges_set_sync_memops(pointer, on != 0);
 	return CUDA_SUCCESS;

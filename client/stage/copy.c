@@ -27,10 +27,12 @@
 /* Pieces of at least this size, of which the arena has few, get a mark each. */
 #define MARKED_BYTES (1u << 20)
 
-static enum copy_place place_of(enum range_kind kind)
+static enum copy_place place_of(const struct range *range)
 {
+	const enum range_kind kind = range->kind;
+
 	return kind == RANGE_HOST || kind == RANGE_MAPPED_HOST || kind == RANGE_POOL_HOST ||
-			       kind == RANGE_MANAGED || kind == RANGE_BEHIND || kind == RANGE_FILE
+			       kind == RANGE_BEHIND || kind == RANGE_FILE || range_is_managed(range)
 		       ? COPY_PINNED
 		       : COPY_DEVICE;
 }
@@ -50,8 +52,8 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	if (bytes > range.room - (address - range.address) &&
 		!(range.kind == RANGE_MAPPED && ranges_are_mapped(address, bytes)))
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_side = (struct copy_side){.place = place_of(range.kind),
-		.managed = range.kind == RANGE_MANAGED,
+	*ret_side = (struct copy_side){.place = place_of(&range),
+		.managed = range_is_managed(&range),
 		.session = range.session,
 		.sync = range.sync_memops};
 	if (range.kind == RANGE_REGISTERED) {

@@ -66,28 +66,35 @@ static struct allocation *new_allocation(const struct range *range)
 	return allocation;
 }
 
-CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address)
+bool managed_note(const struct range *range)
 {
-	struct range range = {.bytes = bytes, .kind = RANGE_MANAGED, .flags = flags, .owner = context};
-	struct allocation *allocation;
-	CUresult r = host_alloc_range(&range);
+	struct allocation *allocation = new_allocation(range);
 
-	if (r != CUDA_SUCCESS)
-		return r;
-	allocation = new_allocation(&range);
-	if (!allocation) {
-		host_free_range(range.address, RANGE_MANAGED);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	if (!allocation)
+		return false;
 	pthread_mutex_lock(&lock);
 	allocation->next = allocations;
 	allocations = allocation;
 	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address)
+{
+	struct range range = {.bytes = bytes, .kind = RANGE_MANAGED, .flags = flags, .owner = context};
+	CUresult r = host_alloc_range(&range);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!managed_note(&range)) {
+		host_free_range(range.address, RANGE_MANAGED);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*ret_address = range.address;
 	return CUDA_SUCCESS;
 }
 
-static void forget(uint64_t address)
+void managed_forget(CUdeviceptr address)
 {
 	struct allocation *found = NULL;
 
@@ -113,7 +120,7 @@ CUresult managed_free(CUdeviceptr address)
 	 * the error. */
 	if (ranges_take(address, RANGE_MANAGED, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	forget(address);
+	managed_forget(address);
 	SESSION_SCOPE(range.session);
 	r = wait_everywhere();
 	/* After a fault the work may never end; memory that it still writes is never reused. */
@@ -127,7 +134,7 @@ void managed_release_context(CUcontext context)
 	struct range range;
 
 	while (ranges_take_owner(context, RANGE_MANAGED, &range) == 0) {
-		forget(range.address);
+		managed_forget(range.address);
 		host_free_block(range.block);
 	}
 }
@@ -137,7 +144,7 @@ bool managed_holds(uint64_t address, uint64_t bytes)
 	struct range range;
 
 	/* The room of a range continues behind its bytes. */
-	return ranges_lookup(address, &range) == 0 && range.kind == RANGE_MANAGED &&
+	return ranges_lookup(address, &range) == 0 && range_is_managed(&range) &&
 	       address - range.address <= range.bytes && bytes <= range.bytes - (address - range.address);
 }
 

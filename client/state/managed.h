@@ -15,12 +15,19 @@
 
 #include "protocol/cuda_abi.h"
 
+struct range;
+
 /** CUDA_ERROR_OUT_OF_MEMORY. @bytes: at least 1 */
 CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address);
 /**
  * Waits for all work, then frees. CUDA_ERROR_INVALID_VALUE unless such an allocation starts there.
  */
 CUresult managed_free(CUdeviceptr address);
+/** Memory of a pool becomes managed memory, about which nothing has been said. Return: false: no
+ * memory for that */
+bool managed_note(const struct range *range);
+/** It is freed. */
+void managed_forget(CUdeviceptr address);
 /** Frees all managed memory of a context. Its work is done. */
 void managed_release_context(CUcontext context);
 

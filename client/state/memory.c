@@ -137,7 +137,7 @@ static CUresult free_other(CUdeviceptr address)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (range.kind == RANGE_MANAGED)
 		return managed_free(address);
-	if (range.kind != RANGE_POOL && range.kind != RANGE_POOL_HOST)
+	if (!range_is_of_pool(&range))
 		return CUDA_ERROR_INVALID_VALUE;
 	return memory_free_behind_all(address, mempool_free_done);
 }

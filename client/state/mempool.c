@@ -12,6 +12,7 @@
 
 #include "client/state/device.h"
 #include "client/state/host.h"
+#include "client/state/managed.h"
 #include "client/state/memory.h"
 #include "client/state/peer.h"
 #include "client/state/ranges.h"
@@ -36,6 +37,10 @@ struct cached {
 };
 
 TAILQ_HEAD(cached_list, cached);
+
+static const enum range_kind kinds[MEMPOOL_PLACES] = {[MEMPOOL_DEVICE] = RANGE_POOL,
+	[MEMPOOL_HOST] = RANGE_POOL_HOST,
+	[MEMPOOL_MANAGED] = RANGE_POOL_MANAGED};
 
 struct mempool {
 	LIST_ENTRY(mempool) link;
@@ -65,12 +70,7 @@ static struct mempools *own(void)
 
 /* ---- pools ---- */
 
-enum mempool_place mempool_place(const CUmemLocation *location)
-{
-	return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? MEMPOOL_DEVICE : MEMPOOL_HOST;
-}
-
-static struct mempool *new_pool(const CUmemLocation *location, uint64_t most)
+static struct mempool *new_pool(const CUmemLocation *location, enum mempool_place place, uint64_t most)
 {
 	struct mempool *pool = calloc(1, sizeof(*pool));
 
@@ -80,19 +80,20 @@ static struct mempool *new_pool(const CUmemLocation *location, uint64_t most)
 		pool->reuse_flags[i] = 1;
 	pool->session = session_self();
 	pool->location = *location;
-	pool->place = mempool_place(location);
+	pool->place = place;
 	pool->most = most;
 	TAILQ_INIT(&pool->cached);
 	LIST_INSERT_HEAD(&pools, pool, link);
 	return pool;
 }
 
-CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mempool **ret_pool)
+CUresult mempool_create(
+	const CUmemLocation *location, enum mempool_place place, uint64_t most, struct mempool **ret_pool)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = new_pool(location, most);
+	pool = new_pool(location, place, most);
 	pthread_mutex_unlock(&lock);
 	if (!pool)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -103,10 +104,12 @@ CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mem
 /* Of the thread's session. Under the lock. */
 static struct mempool *new_standard(enum mempool_place place)
 {
-	const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()},
-			    host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+	const CUmemLocation locations[MEMPOOL_PLACES] = {
+		[MEMPOOL_DEVICE] = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()},
+		[MEMPOOL_HOST] = {.type = CU_MEM_LOCATION_TYPE_HOST},
+		[MEMPOOL_MANAGED] = {.type = CU_MEM_LOCATION_TYPE_INVALID}};
 
-	return new_pool(place == MEMPOOL_DEVICE ? &here : &host, 0);
+	return new_pool(&locations[place], place, 0);
 }
 
 /* Under the lock. */
@@ -173,7 +176,7 @@ bool mempool_is_host(CUmemoryPool handle)
 
 	pthread_mutex_lock(&lock);
 	pool = find(handle);
-	is = pool && pool->place == MEMPOOL_HOST;
+	is = pool && pool->place != MEMPOOL_DEVICE;
 	pthread_mutex_unlock(&lock);
 	return is;
 }
@@ -246,10 +249,10 @@ static bool give_back(struct cached_list *list)
 
 	while ((cached = TAILQ_FIRST(list))) {
 		TAILQ_REMOVE(list, cached, link);
-		if (cached->place == MEMPOOL_HOST)
-			host_free_block(cached->block);
-		else
+		if (cached->place == MEMPOOL_DEVICE)
 			memory_free_block(cached->block);
+		else
+			host_free_block(cached->block);
 		free(cached);
 	}
 	return any;
@@ -474,7 +477,7 @@ static bool begin_new(struct mempool *pool, uint64_t bytes)
 /* Under no lock. */
 static CUresult make(struct mempool *pool, struct range *range)
 {
-	CUresult r = pool->place == MEMPOOL_HOST ? host_alloc_range(range) : memory_alloc_range(range);
+	CUresult r = pool->place == MEMPOOL_DEVICE ? memory_alloc_range(range) : host_alloc_range(range);
 
 	pthread_mutex_lock(&lock);
 	pool->coming -= range->bytes;
@@ -515,30 +518,35 @@ static CUresult find_room(
 	return begin_new(pool, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult alloc(
-	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+static CUresult find_memory(struct mempool *pool, struct client_stream *stream, struct range *range)
 {
-	struct range range = {.bytes = bytes,
-		.kind = pool->place == MEMPOOL_HOST ? RANGE_POOL_HOST : RANGE_POOL,
-		.owner = pool};
 	struct cached *cached;
-	CUresult r = find_room(pool, bytes, stream, &cached);
+	CUresult r = find_room(pool, range->bytes, stream, &cached);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!cached) {
-		r = make(pool, &range);
-		if (r == CUDA_SUCCESS)
-			*ret_address = range.address;
-		return r;
-	}
-	range.block = cached->block;
-	range.room = cached->bytes;
-	range.address = memory_block_address(cached->block);
+	if (!cached)
+		return make(pool, range);
+	range->block = cached->block;
+	range->room = cached->bytes;
+	range->address = memory_block_address(cached->block);
 	free(cached);
 	/* The range was in the map a moment ago, so there is room for it. */
-	if (ranges_insert(&range) != 0)
+	return ranges_insert(range) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+{
+	struct range range = {.bytes = bytes, .kind = kinds[pool->place], .owner = pool};
+	CUresult r = find_memory(pool, stream, &range);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (pool->place == MEMPOOL_MANAGED && !managed_note(&range)) {
+		mempool_free(range.address, stream);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*ret_address = range.address;
 	return CUDA_SUCCESS;
 }
@@ -584,7 +592,7 @@ static struct mempool *pool_of(const struct range *range)
 {
 	struct mempool *pool;
 
-	if (range->kind == RANGE_POOL || range->kind == RANGE_POOL_HOST)
+	if (range_is_of_pool(range))
 		return range->owner;
 	pthread_mutex_lock(&lock);
 	if (!own()->others)
@@ -619,9 +627,13 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 /* Takes memory of a pool out of the map. 0 or RANGES_E_NONE. */
 static int take(CUdeviceptr address, struct range *ret_range)
 {
-	return ranges_take(address, RANGE_POOL, ret_range) == 0
-		       ? 0
-		       : ranges_take(address, RANGE_POOL_HOST, ret_range);
+	for (int place = 0; place < MEMPOOL_PLACES; place++)
+		if (ranges_take(address, kinds[place], ret_range) == 0) {
+			if (place == MEMPOOL_MANAGED)
+				managed_forget(address);
+			return 0;
+		}
+	return RANGES_E_NONE;
 }
 
 /* Memory of another session than the stream's: no command there can be its point. */
@@ -681,10 +693,11 @@ static bool take_any(struct range *ret_range)
 	pthread_mutex_lock(&lock);
 	LIST_FOREACH (pool, &pools, link)
 		if (pool->session == session_self() && pool->allocations &&
-			(ranges_take_owner(pool, RANGE_POOL, ret_range) == 0 ||
-				ranges_take_owner(pool, RANGE_POOL_HOST, ret_range) == 0))
+			ranges_take_owner(pool, kinds[pool->place], ret_range) == 0)
 			break;
 	pthread_mutex_unlock(&lock);
+	if (pool && ret_range->kind == RANGE_POOL_MANAGED)
+		managed_forget(ret_range->address);
 	return pool;
 }
 

@@ -20,8 +20,8 @@ struct client_stream;
 struct mempool;
 struct session;
 
-/* Where the memory of a pool is. */
-enum mempool_place { MEMPOOL_DEVICE, MEMPOOL_HOST, MEMPOOL_PLACES };
+/* Where the memory of a pool is. Managed memory is pinned memory of the host's (managed.h). */
+enum mempool_place { MEMPOOL_DEVICE, MEMPOOL_HOST, MEMPOOL_MANAGED, MEMPOOL_PLACES };
 
 /* Of a session; guarded by the lock of pools. */
 struct mempools {
@@ -29,12 +29,12 @@ struct mempools {
 	struct mempool *others; /* caches freed memory of cuMemAlloc; no allocation comes from here */
 };
 
-/** A pool of a device's memory, or of the host's, wherever that is to be. */
-enum mempool_place mempool_place(const CUmemLocation *location);
 /**
- * A new pool. @most: limit of its bytes, cached memory included; 0: none. CUDA_ERROR_OUT_OF_MEMORY.
+ * A new pool. @location: as the program says, where its memory is to be
+ * @most: limit of its bytes, cached memory included; 0: none. CUDA_ERROR_OUT_OF_MEMORY.
  */
-CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mempool **ret_pool);
+CUresult mempool_create(
+	const CUmemLocation *location, enum mempool_place place, uint64_t most, struct mempool **ret_pool);
 /**
  * Destroys a pool: its allocations stay until these are freed. CUDA_ERROR_INVALID_VALUE for a
  * default pool and invalid handles: of two threads that destroy the same pool, one gets the error.
@@ -42,7 +42,7 @@ CUresult mempool_create(const CUmemLocation *location, uint64_t most, struct mem
 CUresult mempool_destroy(CUmemoryPool handle);
 /** True for the handle of a pool; 0 is none. */
 bool mempool_is(CUmemoryPool handle);
-/** True for the handle of a pool of host memory. */
+/** True for the handle of a pool of host memory, managed or not. */
 bool mempool_is_host(CUmemoryPool handle);
 /** Where the pool's memory is, as the program has said. Return: false: there is no such pool */
 bool mempool_location(CUmemoryPool handle, CUmemLocation *ret_location);

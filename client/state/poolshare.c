@@ -165,7 +165,8 @@ static CUresult make_pool(const struct name *name, CUmemoryPool *ret_handle)
 {
 	const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device_own()};
 	struct mempool *pool;
-	CUresult r = mempool_create(name->host.type ? &name->host : &here, 0, &pool);
+	CUresult r = name->host.type ? mempool_create(&name->host, MEMPOOL_HOST, 0, &pool)
+				     : mempool_create(&here, MEMPOOL_DEVICE, 0, &pool);
 
 	if (r != CUDA_SUCCESS)
 		return r;

@@ -21,11 +21,12 @@ enum range_kind {
 	RANGE_POOL = 5,	      /* device memory of a memory pool, the owner */
 	RANGE_POOL_HOST = 12, /* pinned host memory of a memory pool, the owner */
 	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that reports another type (managed.h) */
-	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
-	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
-	RANGE_FILE = 11,      /* registered memory that is shared with others, once more (host.h) */
-	RANGE_ARRAY = 9,      /* device memory behind an array: the program does not know its address */
-	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
+	RANGE_POOL_MANAGED = 13, /* managed memory of a memory pool, the owner */
+	RANGE_REGISTERED = 7,	 /* memory that the program registered (registered.h) */
+	RANGE_BEHIND = 8,	 /* pinned memory behind registered memory, or of copies under way */
+	RANGE_FILE = 11,	 /* registered memory that is shared with others, once more (host.h) */
+	RANGE_ARRAY = 9,	 /* device memory behind an array: the program does not know its address */
+	RANGE_MAPPED = 4, /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
 	RANGE_MAPPED_HOST = 10, /* pinned host memory of cuMemMap */
 };
 
@@ -44,6 +45,19 @@ struct range {
 	bool sync_memops;	 /* set by cuPointerSetAttribute */
 	bool plain;		 /* RANGE_REGISTERED: cannot have a device address */
 };
+
+/** Managed memory, of a pool or not. */
+static inline bool range_is_managed(const struct range *range)
+{
+	return range->kind == RANGE_MANAGED || range->kind == RANGE_POOL_MANAGED;
+}
+
+/** Memory of a pool of any kind. */
+static inline bool range_is_of_pool(const struct range *range)
+{
+	return range->kind == RANGE_POOL || range->kind == RANGE_POOL_HOST ||
+	       range->kind == RANGE_POOL_MANAGED;
+}
 
 /* Outcomes. */
 #define RANGES_E_EXISTS 1 /* overlaps an existing range */

@@ -1461,6 +1461,72 @@ TEST(memory, pools_are_of_their_place)
 	ck_assert_int_eq(cuMemPoolCreate(&seen, &strange), CUDA_ERROR_INVALID_VALUE);
 }
 
+static uint32_t pointer_word(CUdeviceptr memory, CUpointer_attribute attribute)
+{
+	uint32_t value = 0;
+
+	ck_cuda(cuPointerGetAttribute(&value, attribute, memory));
+	return attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ? value & 0xff : value;
+}
+
+/* Program and kernels see each other's writes, in the order of the stream; what is said of memory
+ * ends with it. */
+TEST(memory, pools_of_managed_memory)
+{
+	enum { WORDS = 1 << 18 };
+	const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUmemLocation unsaid = {.type = CU_MEM_LOCATION_TYPE_NONE},
+		      missing = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 77};
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = here};
+	uint64_t count = WORDS;
+	uint32_t value = 7;
+	CUmemoryPool pool, standard, seen;
+	CUdeviceptr memory, again;
+	uint32_t *words;
+	int32_t read_mostly;
+	CUstream stream;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, WORDS * 4, pool, stream));
+	ck_cuda(launch("fill", 16, 64, stream, (void *[]){&memory, &value, &count}));
+	ck_cuda(cuStreamSynchronize(stream));
+	words = (uint32_t *)(uintptr_t)memory;
+	ck_assert_uint_eq(words[WORDS - 1], 7);
+	words[1000] = 9;
+	ck_assert_uint_eq(word_at(memory + 4000), 9);
+	ck_assert_uint_eq(pointer_word(memory + 4, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
+	ck_assert_uint_eq(pointer_word(memory, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_DEVICE);
+	ck_cuda(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+	ck_assert_ptr_eq(seen, pool);
+	ck_cuda(cuMemPrefetchAsync_v2(memory, WORDS * 4, here, 0, stream));
+	ck_cuda(cuMemAdvise_v2(memory, WORDS * 4, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
+	/* The stream gets the same memory again, about which nothing has been said. */
+	ck_cuda(cuMemFreeAsync(memory, stream));
+	ck_cuda(cuMemAllocFromPoolAsync(&again, WORDS * 4, pool, stream));
+	ck_assert_uint_eq(again, memory);
+	ck_cuda(cuMemRangeGetAttribute(
+		&read_mostly, sizeof(read_mostly), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, again, WORDS * 4));
+	ck_assert_int_eq(read_mostly, 0);
+	ck_cuda(cuMemFree_v2(again));
+	ck_assert_int_eq(cuMemFreeAsync(again, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemGetDefaultMemPool(&standard, &unsaid, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 4096, standard, stream));
+	ck_assert_uint_eq(pointer_word(memory, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
+	ck_cuda(cuMemFreeAsync(memory, stream));
+	ck_cuda(cuMemSetMemPool(&unsaid, CU_MEM_ALLOCATION_TYPE_MANAGED, pool));
+	ck_cuda(cuMemGetMemPool(&seen, &unsaid, CU_MEM_ALLOCATION_TYPE_MANAGED));
+	ck_assert_ptr_eq(seen, pool);
+	ck_assert_int_eq(cuMemGetDefaultMemPool(&seen, &unsaid, CU_MEM_ALLOCATION_TYPE_PINNED),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemGetDefaultMemPool(&seen, &missing, CU_MEM_ALLOCATION_TYPE_MANAGED),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemPoolDestroy(pool));
+	properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	ck_assert_int_eq(cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* What a program wants kept is there afterwards, if it was before: blocks go back whole. */
 TEST(memory, a_trim_leaves_what_is_to_be_kept)
 {

@@ -1,5 +1,5 @@
 // Stream-ordered allocation: rounds of allocate, use, free in several streams; a pool of its own
-// with attributes, trimming and an end; memory of a pool freed like any other.
+// with attributes, trimming and an end; memory of a pool freed like any other; managed memory.
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -30,6 +30,29 @@ __global__ void add(const uint32_t *in, uint32_t count, unsigned long long *tota
 	atomicAdd(total, sum);
 }
 
+/* A pool of managed memory: program and kernels write to it in turn. */
+static void use_managed(cudaStream_t stream)
+{
+	cudaMemPoolProps properties = {};
+	cudaPointerAttributes attributes;
+	cudaMemPool_t pool;
+	uint32_t *memory;
+
+	properties.allocType = cudaMemAllocationTypeManaged;
+	properties.location.type = cudaMemLocationTypeDevice;
+	CHECK(cudaMemPoolCreate(&pool, &properties));
+	CHECK(cudaMallocFromPoolAsync((void **)&memory, 1 << 20, pool, stream));
+	fill<<<64, 256, 0, stream>>>(memory, 7, 1 << 18);
+	CHECK(cudaStreamSynchronize(stream));
+	memory[0] = 9;
+	fill<<<1, 1, 0, stream>>>(memory + 1, 11, 1);
+	CHECK(cudaStreamSynchronize(stream));
+	CHECK(cudaPointerGetAttributes(&attributes, memory));
+	printf("managed: %u %u %u, type %d\n", memory[0], memory[1], memory[1000], (int)attributes.type);
+	CHECK(cudaFreeAsync(memory, stream));
+	CHECK(cudaMemPoolDestroy(pool));
+}
+
 static uint64_t number(cudaMemPool_t pool, cudaMemPoolAttr attribute)
 {
 	uint64_t value = 0;
@@ -55,7 +78,8 @@ int main()
 	CHECK(cudaDeviceGetDefaultMemPool(&pool, 0));
 	CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
 	for (int i = 0; i < streams; i++)
-		CHECK(cudaStreamCreateWithFlags(&stream[i], i % 2 ? cudaStreamNonBlocking : cudaStreamDefault));
+		CHECK(cudaStreamCreateWithFlags(
+			&stream[i], i % 2 ? cudaStreamNonBlocking : cudaStreamDefault));
 	for (int round = 0; round < rounds; round++)
 		for (int i = 0; i < streams; i++) {
 			uint32_t *memory, count = words >> (round % 5);
@@ -105,6 +129,7 @@ int main()
 	CHECK(cudaMemPoolDestroy(own));
 	CHECK(cudaDeviceGetMemPool(&seen, 0));
 	printf("current is default %d\n", seen == pool);
+	use_managed(stream[0]);
 	CHECK(cudaDeviceSynchronize());
 	printf("done\n");
 	return 0;
