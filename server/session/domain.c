@@ -447,7 +447,8 @@ static struct domain *make_domain(struct daemon *daemon, const struct identity *
 	return domain;
 }
 
-struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
+/* Arguments and return: as domain_of(). It may have no executor yet. */
+static struct domain *assign(struct daemon *daemon, const struct identity *identity, const char *alone,
 	bool ordered, struct domain_refusal *ret_refusal)
 {
 	struct domain *domain = find_domain(daemon, identity, alone), *other;
@@ -462,9 +463,18 @@ struct domain *domain_of(struct daemon *daemon, const struct identity *identity,
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->identity = *identity;
 	domain_changed(domain);
-	domain_fill(domain);
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);
+	return domain;
+}
+
+struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
+	bool ordered, struct domain_refusal *ret_refusal)
+{
+	struct domain *domain = assign(daemon, identity, alone, ordered, ret_refusal);
+
+	if (domain)
+		domain_fill(domain);
 	return domain;
 }
 
@@ -473,13 +483,23 @@ struct domain *domain_for(struct daemon *daemon, const struct identity *identity
 	struct domain_refusal *ret_refusal)
 {
 	struct terms terms;
-	bool ordered;
+	struct domain *domain;
+	bool ordered, quarantined;
+	uint64_t pause_ms;
 
 	terms_find(&daemon->rules, subject, &terms);
 	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
+	quarantined = !ordered && fault_history_is_quarantined(daemon, subject->uid, program);
 	if (ordered)
 		alone = "isolation = client";
-	else if (fault_history_is_quarantined(daemon, subject->uid, program))
+	else if (quarantined)
 		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	return domain_of(daemon, identity, alone, ordered, ret_refusal);
+	domain = assign(daemon, identity, alone, ordered, ret_refusal);
+	if (!domain)
+		return NULL;
+	pause_ms = quarantined ? fault_history_pace(daemon, subject->uid, program) : 0;
+	if (pause_ms)
+		timer_start(domain->respawn, pause_ms);
+	domain_fill(domain);
+	return domain;
 }

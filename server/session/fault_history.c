@@ -11,6 +11,7 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/owner.h"
 #include "server/session/records.h"
 
 static struct fault_history *find(const struct daemon *daemon, uid_t uid, const char *program)
@@ -109,6 +110,22 @@ bool fault_history_is_quarantined(struct daemon *daemon, uid_t uid, const char *
 	history = find(daemon, uid, program);
 	return daemon->config->quarantine_faults && history &&
 	       history->faults >= daemon->config->quarantine_faults;
+}
+
+uint64_t fault_history_pace(struct daemon *daemon, uid_t uid, const char *program)
+{
+	const uint64_t now_us = timer_now_us(), pace_us = FAULT_HISTORY_PACE_MS * UINT64_C(1000);
+	struct fault_history *history;
+	uint64_t next_us = now_us;
+
+	TAILQ_FOREACH (history, &daemon->fault_histories, link)
+		if (history->started_us && history->started_us + pace_us > next_us &&
+			owner_of(history->uid) == owner_of(uid))
+			next_us = history->started_us + pace_us;
+	history = find(daemon, uid, program);
+	if (history)
+		history->started_us = next_us;
+	return (next_us - now_us + 999) / 1000;
 }
 
 struct fault_history *fault_history_find(struct daemon *daemon, uint64_t number)

@@ -25,6 +25,8 @@ struct record;
 /* A fault counts for so long. */
 #define FAULT_HISTORY_SECONDS	 86400u
 #define FAULT_HISTORIES_PER_USER 32u
+/* Least time between executors that an owner's programs get because of their faults. */
+#define FAULT_HISTORY_PACE_MS 250u
 
 struct fault_history {
 	TAILQ_ENTRY(fault_history) link; /* daemon->fault_histories, latest first */
@@ -32,7 +34,8 @@ struct fault_history {
 	uid_t uid;
 	char program[SESSION_IDENTITY_MAX];
 	uint64_t faults;
-	uint64_t latest_us; /* time of the latest fault */
+	uint64_t latest_us;  /* time of the latest fault */
+	uint64_t started_us; /* time of the latest executor of its own */
 	const struct record *record;
 };
 
@@ -40,6 +43,12 @@ struct fault_history {
 void fault_history_note(struct daemon *daemon, const struct session *session);
 /** True if a program of this identity is to have executors of its own. */
 bool fault_history_is_quarantined(struct daemon *daemon, uid_t uid, const char *program);
+/**
+ * A process of a program in quarantine gets an executor of its own. Whoever faults again and again
+ * starts one executor after the other, and each takes processors and the device for a while.
+ * Return: ms until this executor may start
+ */
+uint64_t fault_history_pace(struct daemon *daemon, uid_t uid, const char *program);
 /** Forgets entries whose time is over: before daemon->fault_histories is read. */
 void fault_history_expire(struct daemon *daemon);
 /** The entry with this number; NULL: there is none. */

@@ -12,6 +12,8 @@
 #include "server/control/caller.h"
 #include "server/control/quarantine.h"
 #include "server/daemon/handshake.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
 #include "server/session/fault_history.h"
 #include "server/session/session.h"
 #include "server/door/visitor.h"
@@ -54,6 +56,48 @@ TEST(history, another_script_of_the_same_interpreter_is_another_program)
 	ck_assert(is_quarantined(getuid(), A));
 	ck_assert(!is_quarantined(getuid(), B));
 	ck_assert(!is_quarantined(OTHER, A));
+	end();
+}
+
+/* The first waits for nothing, and nobody waits for another user's. */
+TEST(history, executors_because_of_faults_come_one_after_the_other)
+{
+	uint64_t wait_ms;
+
+	boot();
+	fault(getuid(), A, 3);
+	fault(getuid(), B, 3);
+	fault(OTHER, A, 3);
+	ck_assert_uint_eq(fault_history_pace(&fake->daemon, getuid(), A), 0);
+	wait_ms = fault_history_pace(&fake->daemon, getuid(), B);
+	ck_assert_uint_gt(wait_ms, 0);
+	ck_assert_uint_le(wait_ms, FAULT_HISTORY_PACE_MS);
+	wait_ms = fault_history_pace(&fake->daemon, getuid(), A);
+	ck_assert_uint_gt(wait_ms, FAULT_HISTORY_PACE_MS);
+	ck_assert_uint_le(wait_ms, 2 * FAULT_HISTORY_PACE_MS);
+	ck_assert_uint_eq(fault_history_pace(&fake->daemon, OTHER, A), 0);
+	TAILQ_FIRST(&fake->daemon.fault_histories)->started_us = 1;
+	ck_assert_uint_eq(fault_history_pace(&fake->daemon, OTHER, A), 0);
+	end();
+}
+
+/* Its program waits meanwhile, and no other domain of the user. */
+TEST(history, a_domain_has_its_executor_when_it_is_its_turn)
+{
+	const struct identity identity = {.uid = OTHER};
+	const struct subject subject = {.uid = OTHER};
+	struct domain_refusal refusal;
+	struct domain *domains[3];
+
+	boot();
+	fault(OTHER, A, 3);
+	for (int i = 0; i < 3; i++)
+		domains[i] = domain_for(&fake->daemon, &identity, &subject, i < 2 ? A : B, NULL, &refusal);
+	ck_assert_uint_ge(domain_executors_there(domains[0]), 1);
+	ck_assert(!timer_running(domains[0]->respawn));
+	ck_assert(timer_running(domains[1]->respawn));
+	ck_assert_uint_eq(domain_executors_there(domains[1]), 0);
+	ck_assert(!timer_running(domains[2]->respawn));
 	end();
 }
 
