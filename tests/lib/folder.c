@@ -3,12 +3,17 @@
 #include "tests/lib/folder.h"
 
 #include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "protocol/shim_uuid.h"
+
+#define MEMORY	   "/dev/shm"
+#define ROOM_BYTES (UINT64_C(1) << 30)
 
 static char folder[64];
 
@@ -17,12 +22,26 @@ void folder_shell(const char *line)
 	ck_assert_msg(system(line) == 0, "%s", line);
 }
 
-char *folder_enter(void)
+static char *enter(const char *place)
 {
-	strcpy(folder, "/tmp/frmps-test-XXXXXX");
+	snprintf(folder, sizeof(folder), "%s/frmps-test-XXXXXX", place);
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	ck_assert_int_eq(chdir(folder), 0);
 	return folder;
+}
+
+char *folder_enter(void)
+{
+	return enter("/tmp");
+}
+
+char *folder_enter_in_memory(void)
+{
+	struct statvfs space;
+	bool has_room = !access(MEMORY, W_OK) && !statvfs(MEMORY, &space) &&
+			(uint64_t)space.f_bavail * space.f_frsize >= ROOM_BYTES;
+
+	return enter(has_room ? MEMORY : "/tmp");
 }
 
 void folder_leave(void)

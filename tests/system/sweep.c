@@ -39,6 +39,8 @@
 
 #define POINTS	   8
 #define PATIENCE_S 20
+/* A start that is neither well nor over after so long hangs (service_start()). */
+#define START_S 60
 /* In a row, some milliseconds apart. */
 #define LOOKS 40
 /* Threads that a backend and libuv have now and then. More of them with each point are found. */
@@ -681,7 +683,7 @@ static bool try_start(const struct target *target, enum failing_call call, long 
 	tally->points += failed;
 	tally->right += failed && starts;
 	tally->told += failed && !starts;
-	if (!starts && (!failed || time(NULL) - begin > PATIENCE_S))
+	if (!starts && (!failed || time(NULL) - begin >= START_S))
 		find(target, call, number, tally, "the service does not start", 0);
 	if (!starts)
 		return failed;

@@ -75,7 +75,7 @@ static void fill(uint8_t *at, size_t bytes, unsigned seed)
 
 static void set_up(void)
 {
-	folder_enter();
+	folder_enter_in_memory();
 	links = LINKS_ARE_MADE;
 	links_left = 0;
 	sizes[0] = LARGE;
