@@ -447,9 +447,18 @@ static struct domain *make_domain(struct daemon *daemon, const struct identity *
 	return domain;
 }
 
-/* Arguments and return: as domain_of(). It may have no executor yet. */
+/* A program in quarantine may have to wait for its executor. */
+static void pace(struct domain *domain, const char *program)
+{
+	uint64_t pause_ms = fault_history_pace(domain->daemon, domain->identity.uid, program);
+
+	if (pause_ms)
+		timer_start(domain->respawn, pause_ms);
+}
+
+/* Arguments and return: as domain_of(). @program: NULL: it is not in quarantine */
 static struct domain *assign(struct daemon *daemon, const struct identity *identity, const char *alone,
-	bool ordered, struct domain_refusal *ret_refusal)
+	bool ordered, const char *program, struct domain_refusal *ret_refusal)
 {
 	struct domain *domain = find_domain(daemon, identity, alone), *other;
 
@@ -463,6 +472,9 @@ static struct domain *assign(struct daemon *daemon, const struct identity *ident
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->identity = *identity;
 	domain_changed(domain);
+	if (program)
+		pace(domain, program);
+	domain_fill(domain);
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);
 	return domain;
@@ -471,11 +483,7 @@ static struct domain *assign(struct daemon *daemon, const struct identity *ident
 struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone,
 	bool ordered, struct domain_refusal *ret_refusal)
 {
-	struct domain *domain = assign(daemon, identity, alone, ordered, ret_refusal);
-
-	if (domain)
-		domain_fill(domain);
-	return domain;
+	return assign(daemon, identity, alone, ordered, NULL, ret_refusal);
 }
 
 struct domain *domain_for(struct daemon *daemon, const struct identity *identity,
@@ -483,9 +491,7 @@ struct domain *domain_for(struct daemon *daemon, const struct identity *identity
 	struct domain_refusal *ret_refusal)
 {
 	struct terms terms;
-	struct domain *domain;
 	bool ordered, quarantined;
-	uint64_t pause_ms;
 
 	terms_find(&daemon->rules, subject, &terms);
 	ordered = terms.isolation == CONFIG_ISOLATION_CLIENT;
@@ -494,12 +500,5 @@ struct domain *domain_for(struct daemon *daemon, const struct identity *identity
 		alone = "isolation = client";
 	else if (quarantined)
 		alone = "it has had as many faults as quarantine_faults allows (frmpsctl quarantine)";
-	domain = assign(daemon, identity, alone, ordered, ret_refusal);
-	if (!domain)
-		return NULL;
-	pause_ms = quarantined ? fault_history_pace(daemon, subject->uid, program) : 0;
-	if (pause_ms)
-		timer_start(domain->respawn, pause_ms);
-	domain_fill(domain);
-	return domain;
+	return assign(daemon, identity, alone, ordered, quarantined ? program : NULL, ret_refusal);
 }
