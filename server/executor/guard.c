@@ -294,10 +294,10 @@ static void unmap_home(struct tenant *tenant)
 	guard->home_mapped = false;
 }
 
-/* Return: the first granule from there on that has the sink; `count`: none has it */
-static uint32_t next_sink(const struct guard *guard, uint32_t from)
+/* Return: the first granule that still has the sink; `count`: none has it */
+static uint32_t next_sink(const struct guard *guard)
 {
-	const uint8_t *at = memchr(guard->granules + from, SINK, guard->count - from);
+	const uint8_t *at = memchr(guard->granules + guard->unmapped, SINK, guard->count - guard->unmapped);
 
 	return at ? (uint32_t)(at - guard->granules) : guard->count;
 }
@@ -306,13 +306,10 @@ bool guard_unmap(struct tenant *tenant, struct pace *pace)
 {
 	const struct backend_ops *ops = tenant_ops(tenant);
 	struct guard *guard = tenant->guard;
+	uint32_t i;
 
-	while (guard && guard->unmapped < guard->count) {
-		uint32_t i = next_sink(guard, guard->unmapped);
-
+	while (guard && (i = next_sink(guard)) < guard->count) {
 		guard->unmapped = i + 1;
-		if (i == guard->count)
-			break;
 		executor_code(tenant->executor, ops->sink_unmap(guard->sink, address_of(tenant, i)));
 		if (!pace_step(pace))
 			return false;

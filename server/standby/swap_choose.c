@@ -304,12 +304,15 @@ void swap_note_return(struct session *session, uint64_t took_us)
 static uint64_t spare_of(uid_t owner, const struct session *asker, uint64_t now_us)
 {
 	const struct session *session;
-	uint64_t spare = 0, room;
+	uint64_t spare = 0, room, bytes;
 
-	TAILQ_FOREACH (session, &asker->daemon->sessions, link)
-		if (session->owner == owner && free_to_go_us(session) <= now_us &&
-			within_reach(session, asker) && !has_work(session))
-			spare += within_reach(session, asker);
+	TAILQ_FOREACH (session, &asker->daemon->sessions, link) {
+		if (session->owner != owner || free_to_go_us(session) > now_us)
+			continue;
+		bytes = within_reach(session, asker);
+		if (bytes && !has_work(session))
+			spare += bytes;
+	}
 	room = spare ? swap_room(asker->daemon, owner) : 0;
 	return spare < room ? spare : room;
 }
