@@ -64,12 +64,12 @@ static void find_groups(void)
 		*groups = '\0';
 }
 
-static void write_number(const char *name, const char *file, int number)
+static void write_number(const char *group, const char *file, int number)
 {
-	char path[400];
+	char path[450];
 	FILE *opened;
 
-	snprintf(path, sizeof(path), "%s/siege-%s/%s", groups, name, file);
+	snprintf(path, sizeof(path), "%s/%s", group, file);
 	opened = fopen(path, "we");
 	if (!opened || fprintf(opened, "%d\n", number) < 0 || fclose(opened))
 		fprintf(stderr, "siege: cannot write %s\n", path);
@@ -84,8 +84,8 @@ static void join(const char *name, int weight)
 		return;
 	snprintf(path, sizeof(path), "%s/siege-%s", groups, name);
 	mkdir(path, 0755);
-	write_number(name, "cpu.shares", weight * DEFAULT_SHARES / WEIGHT);
-	write_number(name, "cgroup.procs", (int)getpid());
+	write_number(path, "cpu.shares", weight * DEFAULT_SHARES / WEIGHT);
+	write_number(path, "cgroup.procs", (int)getpid());
 }
 
 /* CPUWeight= of the unit. */
@@ -108,16 +108,10 @@ static void drop_groups(void)
 {
 	static const char *const names[] = {"service", "hostile", "honest"};
 	char path[400];
-	FILE *file;
 
 	if (!*groups)
 		return;
-	snprintf(path, sizeof(path), "%s/cgroup.procs", groups);
-	file = fopen(path, "we");
-	if (file) {
-		fprintf(file, "%d\n", (int)getpid());
-		fclose(file);
-	}
+	write_number(groups, "cgroup.procs", (int)getpid());
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		snprintf(path, sizeof(path), "%s/siege-%s", groups, names[i]);
 		rmdir(path);

@@ -587,27 +587,40 @@ TEST(drain_5, kills_at_any_moment_harm_nothing)
 	status_await_no_memory(&service);
 }
 
-/* Kernels that are on the device would end with an executor. */
-TEST(drain_5, daemons_that_die_harm_no_work)
+/* The device is drained among kills, every other time refilled from wherever it is, and serves at
+ * the end. @see: sees the programs work */
+static void sweep(bool only_daemons, unsigned seed, void (*see)(const void *programs), const void *programs)
 {
 	const int kills = kills_of_a_sweep();
 	bool is_drained = false;
-	struct child child;
 	int daemons = 0;
 
-	start();
-	child = belongings_begin(belongings_busy, 0);
-	srand(53);
+	srand(seed);
 	for (int i = 0; i < kills; i++) {
-		is_drained = drain_among_kills(is_drained, true, &daemons);
+		is_drained = drain_among_kills(is_drained, only_daemons, &daemons);
 		if (i % 2 == 0)
 			continue;
 		expect_done("refill");
 		is_drained = false;
-		child_drain(&child);
-		child_wait(&child, 1);
+		see(programs);
 	}
 	expect_done("refill");
+}
+
+static void see_busy(const void *child)
+{
+	child_drain(child);
+	child_wait(child, 1);
+}
+
+/* Kernels that are on the device would end with an executor. */
+TEST(drain_5, daemons_that_die_harm_no_work)
+{
+	struct child child;
+
+	start();
+	child = belongings_begin(belongings_busy, 0);
+	sweep(true, 53, see_busy, &child);
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 	status_await_no_memory(&service);
@@ -775,25 +788,27 @@ TEST(drain_6, an_import_meanwhile_waits)
 }
 
 /* Nothing is lost, nothing comes twice, and no half of it stays out. */
+static void see_family(const void *family)
+{
+	family_see_it_work(family);
+}
+
+static void see_busy_family(const void *programs)
+{
+	const struct family *family = programs;
+
+	for (int i = 0; i < FAMILY; i++)
+		see_busy(&family->members[i]);
+}
+
 TEST(drain_6, kills_at_any_moment_harm_no_program_that_shares)
 {
 	const int kills = kills_of_a_sweep();
-	bool is_drained = false;
 	struct family family;
-	int daemons = 0;
 
 	start();
 	family = family_begin((kills + 1) / 2);
-	srand(31);
-	for (int i = 0; i < kills; i++) {
-		is_drained = drain_among_kills(is_drained, false, &daemons);
-		if (i % 2 == 0)
-			continue;
-		expect_done("refill");
-		is_drained = false;
-		family_see_it_work(&family);
-	}
-	expect_done("refill");
+	sweep(false, 31, see_family, &family);
 	for (int i = kills / 2; i < (kills + 1) / 2; i++)
 		family_see_it_work(&family);
 	family_end(&family);
@@ -802,26 +817,11 @@ TEST(drain_6, kills_at_any_moment_harm_no_program_that_shares)
 
 TEST(drain_6, daemons_that_die_harm_no_work_of_programs_that_share)
 {
-	const int kills = kills_of_a_sweep();
-	bool is_drained = false;
 	struct family family;
-	int daemons = 0;
 
 	start();
 	family = family_begin_busy();
-	srand(59);
-	for (int i = 0; i < kills; i++) {
-		is_drained = drain_among_kills(is_drained, true, &daemons);
-		if (i % 2 == 0)
-			continue;
-		expect_done("refill");
-		is_drained = false;
-		for (int j = 0; j < FAMILY; j++) {
-			child_drain(&family.members[j]);
-			child_wait(&family.members[j], 1);
-		}
-	}
-	expect_done("refill");
+	sweep(true, 59, see_busy_family, &family);
 	family_end(&family);
 	status_await_no_memory(&service);
 }
